@@ -18,7 +18,7 @@ that few of the distances between them occur; every distance that occurs is then
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -56,14 +56,12 @@ class Rotation:
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
-        cos_sin = self._cos_sin_of("q", self.angle_q, self.gain_q)
-        return q if cos_sin is None else _rotate(q, *cos_sin, self.layout)
+        return _rotate(q, self._cos_sin_of("q", self.angle_q, self.gain_q), self.layout)
 
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
         """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
-        cos_sin = self._cos_sin_of("k", self.angle_k, self.gain_k)
-        return k if cos_sin is None else _rotate(k, *cos_sin, self.layout)
+        return _rotate(k, self._cos_sin_of("k", self.angle_k, self.gain_k), self.layout)
 
     @property
     def same_for_keys(self) -> bool:
@@ -85,10 +83,17 @@ class Rotation:
             self._cos_sin_cache[side] = _cos_sin(angle, gain)
         return self._cos_sin_cache[side]
 
+    def select(self, select_q: Callable[[Tensor], Tensor], select_k: Callable[[Tensor], Tensor]) -> "Rotation":
+        """Return the rotation of some of the queries and keys, given functions that select them along axis 1."""
+        sides = {"angle_q": select_q, "gain_q": select_q, "angle_k": select_k, "gain_k": select_k}
+        old = {name: getattr(self, name) for name in sides}
+        new: dict[str, Any] = {name: sides[name](x) if isinstance(x, Tensor) else x for name, x in old.items()}
+        return replace(self, **new)
+
     def keys_from(self, start: int) -> "Rotation":
         """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
-        select = lambda x: x[:, start:] if isinstance(x, Tensor) else x  # noqa: E731
-        return replace(self, angle_q=None, gain_q=None, angle_k=select(self.angle_k), gain_k=select(self.gain_k))
+        keys = self.select(lambda x: x, lambda x: x[:, start:])
+        return replace(keys, angle_q=None, gain_q=None)
 
     def queries_only(self) -> "Rotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
@@ -121,10 +126,12 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
         )
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+def _rotate(x: Tensor, cos_sin: tuple[Tensor, Tensor] | None, layout: str) -> Tensor:
     """Return `x` with its first `2 · cos.shape[-1]` dims rotated, computed in float32 or higher, in the dtype of `x`."""
+    if cos_sin is None:
+        return x
     compute = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = cos.to(compute), sin.to(compute)
+    cos, sin = (part.to(compute) for part in cos_sin)
     pairs = cos.shape[-1]
     rotary, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
     if layout == "interleaved":
@@ -280,6 +287,15 @@ def column(
     if distances is None:
         return (distance - first).clamp(0, size - 1)
     return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
+
+
+def num_heads(term: "Term") -> int:
+    """Return how many heads a term has; 1 if all heads share it."""
+    match term:
+        case ContentBias(content=x) | DenseBias(bias=x) | CumulativeBias(prefix_sum=x):
+            return x.shape[1]
+        case ToeplitzBias(table=x) | RelativeKeyBias(table=x) | PiecewiseLinearBias(slope=x) | KeyBias(vector=x):
+            return len(x)
 
 
 Term = ToeplitzBias | PiecewiseLinearBias | RelativeKeyBias | ContentBias | KeyBias | CumulativeBias | DenseBias

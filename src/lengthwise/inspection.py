@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fit import require_fit
@@ -21,7 +22,6 @@ from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
-from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias
 from lengthwise.span import Span
 
 MOST = 10_000_000  # numbers in one result: about a gigabyte while JSON is written
@@ -93,8 +93,9 @@ def inspect(
         "max_length": encoding.max_length,
     }
     with torch.no_grad():
+        few = _modifiers(encoding, data, min(length, 2))  # enough to know the forms and their widths, at little cost
         for part in (_forms, _rotation, _distances, _pairs, _vectors, _transformed, _embedding):
-            data |= part(encoding, data)
+            data |= part(encoding, data, few)
     return data
 
 
@@ -147,12 +148,7 @@ def afford(data: Data, numbers: int) -> None:
 # ---- the parts --------------------------------------------------------------------------------------------------
 
 
-def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
-    """Return the modifiers for at most 2 positions: enough to know the forms and their widths, at little cost."""
-    return _modifiers(encoding, data, min(data["length"], 2))
-
-
-def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
+def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.AttentionModifiers:
     """Return the modifiers; for encodings that read content, with the terms of a random input."""
     span = Span.of(length)
     modifiers = modifiers_of(encoding, span)
@@ -164,17 +160,15 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> Attention
     return modifiers
 
 
-def _forms(encoding: PositionEncoding, data: Data) -> Data:
-    modifiers = _glimpse(encoding, data)
-    forms = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain)
-    names = list(dict.fromkeys(type(form).__name__ for form in forms if form is not None))
+def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
+    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain)
     return {
-        "forms": names,
-        "backends": {name: unsupported_reason(name, modifiers, Span.of(min(data["length"], 2))) for name in BACKENDS},
+        "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
+        "backends": {name: unsupported_reason(name, few, Span.of(min(data["length"], 2))) for name in BACKENDS},
     }
 
 
-def _rotation(encoding: PositionEncoding, data: Data) -> Data:
+def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not isinstance(encoding, RotaryEncoding):
         return {}
 
@@ -186,10 +180,7 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
 
     result: Data = {"layout": encoding.layout}
     result["frequencies"], result["gain"] = at(data["length"])
-    if (
-        isinstance(getattr(_glimpse(encoding, data).rotation, "gain_q", None), Tensor)
-        and encoding.gain(torch.tensor(1)) is None
-    ):
+    if isinstance(getattr(few.rotation, "gain_q", None), Tensor) and encoding.gain(torch.tensor(1)) is None:
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert rotation is not None
@@ -200,17 +191,16 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _distances(encoding: PositionEncoding, data: Data) -> Data:
+def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     """Return a bias that depends only on the distance, as a table over distances, with its slopes and buckets."""
     n = data["length"]
     result: Data = {}
     if (slopes := _slopes(encoding)) is not None:
         result["slopes"] = slopes
-    few = _glimpse(encoding, data)
     tables = _tables(few)
-    if not tables or not all(isinstance(t, ToeplitzBias) for t in _biases(few)):
+    if not tables or not all(isinstance(t, forms.ToeplitzBias) for t in _biases(few)):
         return result
-    afford(data, max(_heads(table) for table in tables) * n)
+    afford(data, max(map(forms.num_heads, tables)) * n)
     distances_of = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
     bucket: Callable[[Tensor], Tensor] | None = getattr(encoding, "bucket", None)
     for suffix, distances in distances_of.items():
@@ -239,11 +229,13 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
     return each.tolist()
 
 
-def _tables(modifiers: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
+def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
     """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
-    kinds = (ToeplitzBias, RelativeKeyBias)
+    kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
     return [
-        t for t in modifiers.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
+        t
+        for t in modifiers.terms
+        if isinstance(t, kinds) and not (isinstance(t, forms.RelativeKeyBias) and t.vector is None)
     ]
 
 
@@ -253,7 +245,7 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     total = torch.zeros(1, len(distances), dtype=torch.float64)
     for form in _tables(modifiers_of(encoding, Span.of(data["length"]))):
         table = form.table
-        if isinstance(form, RelativeKeyBias):
+        if isinstance(form, forms.RelativeKeyBias):
             assert form.vector is not None
             table = torch.einsum("hd,hnd->hn", form.vector.to(table.dtype), table.expand(len(form.vector), -1, -1))
             table = table * data["head_dim"] ** -0.5
@@ -261,13 +253,13 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     return total
 
 
-def _pairs(encoding: PositionEncoding, data: Data) -> Data:
+def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
     result: Data = {}
-    few = _biases(_glimpse(encoding, data))
-    n, heads = data["length"], max((_heads(t) for t in few), default=0)
+    biases = _biases(few)
+    n, heads = data["length"], max(map(forms.num_heads, biases), default=0)
     coordinate = getattr(encoding, "coordinate", None)
-    pairs = any(not isinstance(t, ToeplitzBias) for t in few)
+    pairs = any(not isinstance(t, forms.ToeplitzBias) for t in biases)
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
     if coordinate is not None:
         i = torch.arange(n)[:, None]
@@ -283,29 +275,23 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _biases(modifiers: AttentionModifiers) -> list[Term]:
+def _biases(modifiers: forms.AttentionModifiers) -> list[forms.Term]:
     """Return the terms that do not depend on q and k."""
-    return [term for term in modifiers.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
+    return [term for term in modifiers.terms if not isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))]
 
 
-def _heads(term: Term) -> int:
-    for name, axis in (("content", 1), ("table", 0), ("slope", 0), ("vector", 0), ("bias", 1), ("prefix_sum", 1)):
-        if hasattr(term, name):
-            return int(getattr(term, name).shape[axis])
-    raise AssertionError(f"unknown term: {term}")
-
-
-def _vectors(encoding: PositionEncoding, data: Data) -> Data:
-    def vector_terms(modifiers: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
+def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
+    def vector_terms(modifiers: forms.AttentionModifiers) -> tuple[list[forms.RelativeKeyBias], list[forms.KeyBias]]:
         terms = modifiers.terms
-        return [t for t in terms if isinstance(t, RelativeKeyBias)], [t for t in terms if isinstance(t, KeyBias)]
+        return [t for t in terms if isinstance(t, forms.RelativeKeyBias)], [
+            t for t in terms if isinstance(t, forms.KeyBias)
+        ]
 
-    few = _glimpse(encoding, data)
     n, (queries, keys) = data["length"], vector_terms(few)
     if few.gain is None and not queries and not keys and not few.values:
         return {}
     # Shaw's tables have fixed sizes. Transformer-XL's grow with the length, in both directions if it is bidirectional.
-    tables: list[RelativeKeyBias | RelativeValues] = [*queries, *few.values]
+    tables: list[forms.RelativeKeyBias | forms.RelativeValues] = [*queries, *few.values]
     afford(data, n * (few.gain.gain.shape[1] if few.gain else 0))
     afford(data, 2 * n * sum(form.table.shape[0] * form.table.shape[2] for form in tables))
     modifiers = _modifiers(encoding, data, n)
@@ -326,8 +312,8 @@ def _vectors(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _transformed(encoding: PositionEncoding, data: Data) -> Data:
-    if _glimpse(encoding, data).logit_transform is None:
+def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
+    if few.logit_transform is None:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
@@ -342,7 +328,7 @@ def _transformed(encoding: PositionEncoding, data: Data) -> Data:
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 
 
-def _embedding(encoding: PositionEncoding, data: Data) -> Data:
+def _embedding(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not encoding.acts_on_embedding():
         return {}
     n, width = data["length"], data["d_model"]

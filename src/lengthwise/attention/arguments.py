@@ -13,57 +13,27 @@ if TYPE_CHECKING:
 else:
     Unknown = Any  # run-time type checks accept Never only as a return type
 
-_MASK = (
+_ADVICE = {  # what to write instead, and the names of other libraries that it is for
     "attention takes no mask; use causal= to hide keys after the query, documents= for padding and packed texts, window= for a "
-    "sliding window, and an encoding for numbers that are added to the logits"
-)
-_CAUSAL = "write causal=True (the default) or causal=False"
-_DROPOUT = "attention has no dropout; leave it out"
-_SCALE = "write scale="
-_WINDOW = "write window=, the number of last keys that a query attends to"
-_DOCUMENTS = "write documents=, the document ID of every token"
-_CACHE = (
+    "sliding window, and an encoding for numbers that are added to the logits": "attn_mask attention_mask mask "
+    "key_padding_mask block_mask attn_bias bias",
+    "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
+    "attention has no dropout; leave it out": "dropout_p dropout attention_dropout",
+    "grouped-query attention needs no switch, because k and v may have fewer heads than q; leave it out": "enable_gqa",
+    "write scale=": "softmax_scale sm_scale scaling",
+    "write window=, the number of last keys that a query attends to": "window_size sliding_window",
+    "write positions=": "position_ids",
+    "write documents=, the document ID of every token": "cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids",
+    "write encoding=encodings.ALiBi(...), which computes its slopes itself": "alibi_slopes",
+    "write x=, only for an encoding that depends on content": "hidden_states",
     "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up the steps "
-    "of one text"
-)
-
-INSTEAD = {
-    "attn_mask": _MASK,
-    "attention_mask": _MASK,
-    "mask": _MASK,
-    "key_padding_mask": _MASK,
-    "block_mask": _MASK,
-    "attn_bias": _MASK,
-    "bias": _MASK,
-    "is_causal": _CAUSAL,
-    "use_causal_mask": _CAUSAL,
-    "dropout_p": _DROPOUT,
-    "dropout": _DROPOUT,
-    "attention_dropout": _DROPOUT,
-    "enable_gqa": "grouped-query attention needs no switch, because k and v may have fewer heads than q; leave it out",
-    "softmax_scale": _SCALE,
-    "sm_scale": _SCALE,
-    "scaling": _SCALE,
-    "window_size": _WINDOW,
-    "sliding_window": _WINDOW,
-    "position_ids": "write positions=",
-    "cu_seqlens": _DOCUMENTS,
-    "cu_seqlens_q": _DOCUMENTS,
-    "cu_seqlens_k": _DOCUMENTS,
-    "seq_ids": _DOCUMENTS,
-    "alibi_slopes": "write encoding=encodings.ALiBi(...), which computes its slopes itself",
-    "hidden_states": "write x=, only for an encoding that depends on content",
-    "past_key_values": _CACHE,
-    "past_key_value": _CACHE,
-    "kv_cache": _CACHE,
-    "cache": _CACHE,
-    "position_encoding": "write encoding=",
-    "pos_encoding": "write encoding=",
-    "implementation": "write backend=",
-    "return_weights": "weights are never stored; use attention.statistics to see where attention looks",
-    "need_weights": "weights are never stored; use attention.statistics to see where attention looks",
-    "output_attentions": "weights are never stored; use attention.statistics to see where attention looks",
+    "of one text": "past_key_values past_key_value kv_cache cache",
+    "write encoding=": "position_encoding pos_encoding",
+    "write backend=": "implementation",
+    "weights are never stored; use attention.statistics to see where attention looks": "return_weights need_weights "
+    "output_attentions",
 }
+INSTEAD = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
 
 
 def refuse_unknown(what: str, unknown: Mapping[str, object], known: Collection[str]) -> None:

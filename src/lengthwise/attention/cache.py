@@ -1,5 +1,6 @@
 """KV cache: keys and values of the tokens so far, for decoding."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,18 @@ from torch import Tensor
 
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.config import ConfigError
+
+
+def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows: int) -> None:
+    """Raise `ConfigError` unless a cache, with a tensor for each layer, fits the model and the number of rows in the batch."""
+    if len(layers) != num_layers:
+        raise ConfigError(f"the cache must be made for the model's {num_layers} layers, got a cache for {len(layers)}")
+    cached_rows = next((len(x) for x in layers if x is not None), rows)
+    if cached_rows != rows:
+        raise ConfigError(
+            f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache for "
+            "another batch"
+        )
 
 
 class KVCache:
@@ -46,20 +59,9 @@ class KVCache:
 
     def require(self, num_layers: int, rows: int, depends_on_length: bool) -> None:
         """Raise `ConfigError` unless this cache fits the model and the number of rows in the batch."""
-        if len(self._keys) != num_layers:
-            raise ConfigError(
-                f"the cache must be made for the model's {num_layers} layers, got a cache for {len(self._keys)}"
-            )
-        if not self.length:
-            return
-        if (self.inputs is not None) != depends_on_length:
+        require_fitting_cache(self._keys, num_layers, rows)
+        if self.length and (self.inputs is not None) != depends_on_length:
             raise ConfigError("the cache was filled by another model; create a KVCache for each model and text")
-        cached_rows = next((len(keys) for keys in self._keys if keys is not None), rows)
-        if cached_rows != rows:
-            raise ConfigError(
-                f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache "
-                "for another batch"
-            )
 
     def state(self) -> dict[str, Any]:
         """Return the state of the cache, for `restore` after a forward pass that failed."""

@@ -9,15 +9,7 @@ from torch import Tensor
 from lengthwise.attention.arguments import transpose_hint, transposed
 from lengthwise.config import ConfigError, context_of
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    Term,
-)
+from lengthwise.forms import AttentionModifiers, num_heads
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -98,7 +90,7 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     name = type(encoding).__name__
     # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
     # heads share may stand beside one that has a row for each head.
-    heads = max([_num_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
+    heads = max([num_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _model_arguments(type(encoding))):
@@ -106,8 +98,7 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
         )
     angle = modifiers.rotation.angle_q if modifiers.rotation else None
-    if angle is not None and 2 * angle.shape[-1] > q.shape[-1]:
-        dims = 2 * angle.shape[-1]
+    if angle is not None and (dims := 2 * angle.shape[-1]) > q.shape[-1]:
         raise ConfigError(f"{name} rotates {dims} dims, and q has {q.shape[-1]}; use {name}(head_dim={q.shape[-1]})")
     head_dim = getattr(encoding, "head_dim", q.shape[-1])
     if head_dim != q.shape[-1]:  # it would silently rotate only the first dims
@@ -116,24 +107,4 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
         )
 
 
-def _num_heads(term: Term) -> int:
-    """Return how many heads a term has; 1 if all heads share it."""
-    if isinstance(term, DenseBias):
-        return term.bias.shape[1]
-    if isinstance(term, CumulativeBias):
-        return term.prefix_sum.shape[1]
-    if isinstance(term, ContentBias):
-        return term.content.shape[1]
-    return len(
-        term.slope
-        if isinstance(term, PiecewiseLinearBias)
-        else term.vector
-        if isinstance(term, KeyBias)
-        else term.table
-    )
-
-
-@functools.cache
-def _model_arguments(encoding: type[PositionEncoding]) -> list[str]:
-    """Return the names of the arguments that an encoding takes from its model."""
-    return context_of(encoding)
+_model_arguments = functools.cache(context_of)  # the names of the arguments that an encoding takes from its model

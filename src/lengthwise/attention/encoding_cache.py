@@ -8,24 +8,14 @@ Encodings need no support for this: the cache stores forms and slices them.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from lengthwise import forms
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import effective_length_of, modifiers_of
-from lengthwise.forms import (
-    AttentionModifiers,
-    KeyBias,
-    PiecewiseLinearBias,
-    QueryGain,
-    RelativeKeyBias,
-    Rotation,
-    Term,
-    ToeplitzBias,
-)
 from lengthwise.span import Span
 
 _MIN_LENGTH = 16  # positions, as in the KV cache
@@ -79,7 +69,7 @@ class EncodingCache:
                 stacklevel=4,
             )
 
-    def modifiers(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
+    def modifiers(self, encoding: PositionEncoding, span: Span) -> forms.AttentionModifiers:
         """Return `encoding.modifiers(span)`; its tables may cover more distances than the span has."""
         if not _applies_to(encoding, span):
             return modifiers_of(encoding, span)
@@ -88,37 +78,31 @@ class EncodingCache:
             self._entries[encoding] = _Entry.create(encoding, span) if _is_cacheable(modifiers) else None
             return modifiers
         entry = self._entries[encoding]
-        if entry is None:
-            return modifiers_of(encoding, span)
-        if not entry.is_valid(encoding, span):
+        if entry is not None and not entry.is_valid(encoding, span):
             self._entries[encoding] = entry = _Entry.create(encoding, span)
-            if entry is None:
-                return modifiers_of(encoding, span)
-        return _restrict(entry.modifiers, span)
+        return modifiers_of(encoding, span) if entry is None else _restrict(entry.modifiers, span)
 
 
 def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
-    """Whether this call may use or fill the cache."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or encoding.depends_on_length():
         return False
     keys = span.k.shape[1]
     return span.q.shape[1] < keys and span.length <= 2 * keys and not is_in_torch_dispatch_mode()
 
 
-def _is_cacheable(modifiers: AttentionModifiers) -> bool:
+def _is_cacheable(modifiers: forms.AttentionModifiers) -> bool:
     """Whether there are forms, and all of them are indexed by distances or by the positions of queries and keys."""
-    depends_on_positions_only = all(
-        isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in modifiers.terms
-    )
-    forms = modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain
-    return depends_on_positions_only and modifiers.logit_transform is None and forms is not None and forms != ()
+    kinds = forms.ToeplitzBias, forms.PiecewiseLinearBias, forms.RelativeKeyBias, forms.KeyBias
+    if modifiers.logit_transform is not None or not all(isinstance(term, kinds) for term in modifiers.terms):
+        return False
+    return bool(modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain)
 
 
 @dataclass(frozen=True)
 class _Entry:
     """The modifiers for positions 0 ... length-1, and the parameters and buffers that they were computed from."""
 
-    modifiers: AttentionModifiers
+    modifiers: forms.AttentionModifiers
     length: int
     device: torch.device
     sources: list["_TensorState"]
@@ -174,48 +158,33 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
     return [*encoding.parameters(), *encoding.buffers()]
 
 
-def _by_position(modifiers: AttentionModifiers) -> list[tuple[Tensor, int]]:
+def _by_position(modifiers: forms.AttentionModifiers) -> list[tuple[Tensor, int]]:
     """Return the tensors with an entry for each query or key, and the axis of these entries."""
     r, tensors = modifiers.rotation, []
     if r is not None:
         tensors += [(x, 1) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
-    tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
+    tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     return tensors if modifiers.gain is None else [*tensors, (modifiers.gain.gain, 2)]
 
 
-def _restrict(modifiers: AttentionModifiers, span: Span) -> AttentionModifiers:
+def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.AttentionModifiers:
     """Select the entries of a span from modifiers for all positions."""
     keys = span.k.shape[1]
     select_q = _selector(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
     select_k = _selector(span.k, slice(keys), span.consecutive)
 
-    def select_term(term: Term) -> Term:
-        if not isinstance(term, PiecewiseLinearBias):
-            return term
-        return replace(term, query_scale=select_q(term.query_scale))
-
     rotation, gain = modifiers.rotation, modifiers.gain
-    if rotation is not None:
-        rotation = _restrict_rotation(rotation, select_q, select_k)
+    terms = tuple(
+        replace(term, query_scale=select_q(term.query_scale)) if isinstance(term, forms.PiecewiseLinearBias) else term
+        for term in modifiers.terms
+    )
     if gain is not None:
-        gain = QueryGain(select_q(gain.gain.transpose(1, 2)).transpose(1, 2), gain.bidirectional)
-    return replace(modifiers, rotation=rotation, terms=tuple(map(select_term, modifiers.terms)), gain=gain)
+        gain = replace(gain, gain=select_q(gain.gain.transpose(1, 2)).transpose(1, 2))
+    return replace(modifiers, rotation=rotation and rotation.select(select_q, select_k), terms=terms, gain=gain)
 
 
-_Selector = Callable[[Tensor], Tensor]
-
-
-def _selector(positions: Tensor, indices: slice, consecutive: bool) -> _Selector:
+def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor], Tensor]:
     """Return a function from [1, length, ...] to [b|1, number of positions, ...]."""
     if consecutive:
         return lambda x: x[:, indices]
     return lambda x: x[0][positions]
-
-
-def _restrict_rotation(rotation: Rotation, select_q: _Selector, select_k: _Selector) -> Rotation:
-    def select(x: Tensor | float | None, selector: _Selector) -> Any:
-        return selector(x) if isinstance(x, Tensor) else x
-
-    r = rotation
-    queries = replace(r, angle_q=select(r.angle_q, select_q), gain_q=select(r.gain_q, select_q))
-    return replace(queries, angle_k=select(r.angle_k, select_k), gain_k=select(r.gain_k, select_k))

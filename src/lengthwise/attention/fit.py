@@ -1,6 +1,7 @@
 """Checks that the tensors of an encoding's forms have the sizes of the attention call, before any backend reads them."""
 
 import functools
+import itertools
 import re
 import typing
 
@@ -26,8 +27,7 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
         return
     _require_rotation(modifiers, mask, q)
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
-    forms = (*modifiers.terms, *modifiers.values, *([modifiers.gain] if modifiers.gain else []))
-    for form in forms:
+    for form in (*modifiers.terms, *modifiers.values, *([modifiers.gain] if modifiers.gain else [])):
         _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
 
 
@@ -37,18 +37,14 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
     whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
     for side, tokens in (("q", mask.queries), ("k", mask.keys)):
         angle = getattr(modifiers.rotation, f"angle_{side}")
-        for what in ("angle", "gain"):
-            if isinstance(value := getattr(modifiers.rotation, f"{what}_{side}"), Tensor):
+        gain = getattr(modifiers.rotation, f"gain_{side}")
+        for what, value in (("angle", angle), ("gain", gain if isinstance(gain, Tensor) else None)):
+            if value is not None:
                 _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device, _ANGLE_DTYPES)
         if angle is None:
             continue
-        _require_tensor(f"Rotation.angle_{side}{whose}", angle, q.device, _ANGLE_DTYPES)
-        if (
-            angle.ndim != 3
-            or len(angle) not in (1, len(q))
-            or angle.shape[1] != tokens
-            or 2 * angle.shape[2] > q.shape[3]
-        ):
+        fits = angle.ndim == 3 and len(angle) in (1, len(q)) and angle.shape[1] == tokens
+        if not fits or 2 * angle.shape[2] > q.shape[3]:
             raise ConfigError(
                 f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, {tokens} tokens, at "
                 f"most {q.shape[3] // 2} pairs of dimensions]"
@@ -56,20 +52,16 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
 
 
 def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None, device: torch.device) -> None:
-    make: type = type(form)
-    for name, axes, dtypes in _annotated(make):
-        tensor = getattr(form, name)
+    kind: type = type(form)
+    for field, axes, dtypes in _annotated(kind):
+        tensor = getattr(form, field)
         if tensor is None:
             continue
-        _require_tensor(f"{make.__name__}.{name}{f' of {encoding}' if encoding else ''}", tensor, device, dtypes)
-        if len(axes) != tensor.ndim or not all(
-            _fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)
-        ):
+        name = f"{kind.__name__}.{field}{f' of {encoding}' if encoding else ''}"
+        _require_tensor(name, tensor, device, dtypes)
+        if len(axes) != tensor.ndim or not all(map(_fits, axes, tensor.shape, itertools.repeat(sizes))):
             wanted = ", ".join(_in_words(axis, sizes) for axis in axes)
-            raise ConfigError(
-                f"{type(form).__name__}.{name}{f' of {encoding}' if encoding else ''} has shape {list(tensor.shape)}; it must be "
-                f"[{wanted}]"
-            )
+            raise ConfigError(f"{name} has shape {list(tensor.shape)}; it must be [{wanted}]")
 
 
 def _require_tensor(name: str, value: object, device: torch.device, dtypes: tuple[str, ...]) -> None:

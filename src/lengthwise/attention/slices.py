@@ -6,17 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    PiecewiseLinearBias,
-    QueryGain,
-    Rotation,
-    Term,
-)
 from lengthwise.span import Span
 
 Slices = tuple[slice, slice]  # queries, keys
@@ -35,8 +26,8 @@ def query_blocks(mask: Mask, rows: int) -> Iterator[Slices]:
 
 
 def slice_modifiers(
-    modifiers: AttentionModifiers, span: Span, slices: Sequence[Slices]
-) -> list[tuple[AttentionModifiers, Span]]:
+    modifiers: forms.AttentionModifiers, span: Span, slices: Sequence[Slices]
+) -> list[tuple[forms.AttentionModifiers, Span]]:
     """Return the modifiers and the span of each block. The blocks contain all queries in their order."""
     sizes = [rows.stop - rows.start for rows, _ in slices]
     split = [_split(term, sizes) for term in modifiers.terms]
@@ -52,28 +43,27 @@ def slice_modifiers(
     return blocks
 
 
-def _split(term: Term, sizes: list[int]) -> Sequence[Term]:
-    """Return the term of each block of queries."""
+def _split(term: forms.Term, sizes: list[int]) -> Sequence[forms.Term]:
     match term:
-        case PiecewiseLinearBias():
+        case forms.PiecewiseLinearBias():
             return [replace(term, query_scale=query_scale) for query_scale in term.query_scale.split(sizes, 1)]
-        case ContentBias():
+        case forms.ContentBias():
             return [replace(term, content=block) for block in term.content.split(sizes, 2)]
-        case DenseBias(bias) if bias.shape[2] > 1:
+        case forms.DenseBias(bias) if bias.shape[2] > 1:
             # `split` concatenates the gradients; each gradient of a slice would be as large as the bias.
             return [replace(term, bias=block) for block in bias.split(sizes, 2)]
     return [term] * len(sizes)
 
 
-def _select_keys(term: Term, keys: slice) -> Term:
-    if isinstance(term, DenseBias) and term.bias.shape[3] > 1:
+def _select_keys(term: forms.Term, keys: slice) -> forms.Term:
+    if isinstance(term, forms.DenseBias) and term.bias.shape[3] > 1:
         return replace(term, bias=term.bias[..., keys])
-    if isinstance(term, CumulativeBias):  # it is causal, so the queries of a block are the last of its keys
+    if isinstance(term, forms.CumulativeBias):  # it is causal, so the queries of a block are the last of its keys
         return replace(term, prefix_sum=term.prefix_sum[..., keys])
     return term
 
 
-def _slice_rotation(rotation: Rotation | None, rows: slice, keys: slice) -> Rotation | None:
+def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -> forms.Rotation | None:
     if rotation is None:
         return None
 
@@ -87,5 +77,5 @@ def _slice_rotation(rotation: Rotation | None, rows: slice, keys: slice) -> Rota
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
 
 
-def _slice_gain(gain: QueryGain | None, rows: slice) -> QueryGain | None:
+def _slice_gain(gain: forms.QueryGain | None, rows: slice) -> forms.QueryGain | None:
     return replace(gain, gain=gain.gain[..., rows]) if gain and gain.gain.shape[-1] > 1 else gain

@@ -80,7 +80,6 @@ def _sheared(rows: Tensor, keys: int) -> Tensor:
 
 
 def _unshear(pairs: Tensor) -> Tensor:
-    """Return the rows of `_Unshear`."""
     *lead, queries, keys = pairs.shape
     rows = pairs.new_zeros(*lead, queries, queries + keys - 1)
     _sheared(rows, keys).copy_(pairs)
@@ -89,20 +88,17 @@ def _unshear(pairs: Tensor) -> Tensor:
 
 def slide(window: Float[Tensor, "r m"], keys: int) -> Float[Tensor, "r i j"]:
     """Return the window of every query: row i begins at the second entry of row i + 1. There are m - keys + 1 rows."""
-    out: Tensor = _Slide.apply(window, keys)
-    return out
+    return _Slide.apply(window, keys)
 
 
 def shear(rows: Float[Tensor, "... i m"], keys: int) -> Float[Tensor, "... i j"]:
     """Return the window of every query's own row, with the offsets of `slide`."""
-    out: Tensor = _Shear.apply(rows, keys)
-    return out
+    return _Shear.apply(rows, keys)
 
 
 def unshear(pairs: Float[Tensor, "... i j"]) -> Float[Tensor, "... i m"]:
     """Return the transpose of `shear`: the values of each row at their columns, zeros elsewhere."""
-    out: Tensor = _Unshear.apply(pairs)
-    return out
+    return _Unshear.apply(pairs)
 
 
 class _Lookup(torch.autograd.Function):
@@ -122,8 +118,7 @@ class _Lookup(torch.autograd.Function):
 
 def lookup(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Tensor, "r b i j"]:
     """Return table[r, index]."""
-    out: Tensor = _Lookup.apply(table, index)
-    return out
+    return _Lookup.apply(table, index)
 
 
 def _scatter_is_deterministic(x: Tensor) -> bool:
@@ -172,7 +167,6 @@ class _ScatterColumns(torch.autograd.Function):
 
 
 def _scatter_columns(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
-    """Return the sums of `_ScatterColumns`."""
     *lead, _ = pairs.shape
     if _scatter_is_deterministic(pairs):
         return pairs.new_zeros(*lead, entries).scatter_add_(-1, column, pairs)
@@ -183,16 +177,14 @@ def _scatter_columns(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
 
 def gather_columns(rows: Float[Tensor, "... i n"], column: Int[Tensor, "... i j"]) -> Float[Tensor, "... i j"]:
     """Return rows[..., column] for every query."""
-    out: Tensor = _GatherColumns.apply(rows, column)
-    return out
+    return _GatherColumns.apply(rows, column)
 
 
 def scatter_columns(
     pairs: Float[Tensor, "... i j"], column: Int[Tensor, "... i j"], entries: int
 ) -> Float[Tensor, "... i n"]:
     """Return the transpose of `gather_columns`: for each row, the sum of the pairs of each column."""
-    out: Tensor = _ScatterColumns.apply(pairs, column, entries)
-    return out
+    return _ScatterColumns.apply(pairs, column, entries)
 
 
 class _PiecewiseLinear(torch.autograd.Function):
@@ -234,5 +226,4 @@ def piecewise_linear(
 ) -> Float[Tensor, "h b i j"]:
     """Return slope[h, s] x + intercept[h, s], where s is the number of knots <= x."""
     s: Int[Tensor, "b i j"] = torch.bucketize(x.detach().contiguous(), knots.detach(), right=True, out_int32=True)
-    out: Tensor = _PiecewiseLinear.apply(x, s, slope, intercept)
-    return out
+    return _PiecewiseLinear.apply(x, s, slope, intercept)

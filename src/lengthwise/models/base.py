@@ -38,13 +38,11 @@ class Model(nn.Module, ABC):
 
     def embed_inputs(self, inputs: Tensor) -> Tensor:
         """Return the vectors [b, t, d_model] of the inputs, before scaling and position encoding."""
-        if self.token_embedding is not None:
-            return self.token_embedding(inputs)
-        assert self.input_projection is not None
-        return self.input_projection(inputs)
+        embed = self.input_projection if self.token_embedding is None else self.token_embedding
+        assert embed is not None
+        return embed(inputs)
 
     def _require_inputs(self, inputs: Tensor) -> None:
-        """Raise `ConfigError` unless the inputs have the model's kind and shape."""
         if self.token_embedding is not None:
             if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex() or inputs.dtype == torch.bool:
                 raise ConfigError(f"inputs must be token IDs [b, t], got {inputs.dtype} {tuple(inputs.shape)}")
@@ -54,11 +52,12 @@ class Model(nn.Module, ABC):
                 last = self.token_embedding.num_embeddings - 1
                 if low < 0 or high > last:
                     raise ConfigError(f"token IDs must be 0 to {last}, got {low if low < 0 else high}")
-            return
-        assert self.input_projection is not None
-        width = self.input_projection.in_features
-        if inputs.ndim != 3 or inputs.shape[2] != width or not inputs.is_floating_point():
-            raise ConfigError(f"inputs must be vectors [b, t, {width}], got {inputs.dtype} {tuple(inputs.shape)}")
+        elif self.input_projection is not None:
+            width = self.input_projection.in_features
+            if inputs.ndim != 3 or inputs.shape[2] != width or not inputs.is_floating_point():
+                raise ConfigError(f"inputs must be vectors [b, t, {width}], got {inputs.dtype} {tuple(inputs.shape)}")
+        if inputs.shape[1] < 1:
+            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
 
     @torch.no_grad()
     def generate(

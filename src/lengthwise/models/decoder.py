@@ -38,10 +38,9 @@ class Block(nn.Module):
         self.attention_norm, self.mlp_norm = norm(c), norm(c)
         self.qkv = Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
         self.out = Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
-        self.gated = c.mlp == "swiglu"
-        self.up = Linear(c.d_model, c.hidden * (2 if self.gated else 1), bias=c.bias)
+        self.up = Linear(c.d_model, c.hidden * (2 if c.mlp == "swiglu" else 1), bias=c.bias)
         self.down = Linear(c.hidden, c.d_model, bias=c.bias)
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "swiglu": F.silu}
+        activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "swiglu": swiglu}
         self.activation = activations[c.mlp]
         self.dropout = nn.Dropout(c.dropout)
 
@@ -54,12 +53,7 @@ class Block(nn.Module):
 
     def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:
         """Return the output of the MLP, including its norm, without the residual connection."""
-        h = self.up(self.mlp_norm(x))
-        if self.gated:
-            h = swiglu(h)
-        else:
-            h = self.activation(h)
-        return self.down(h)
+        return self.down(self.activation(self.up(self.mlp_norm(x))))
 
     def forward(self, x: Float[Tensor, "b t c"], attend: Any) -> Float[Tensor, "b t c"]:
         normed = self.attention_norm(x)
@@ -138,14 +132,12 @@ class Decoder(Model):
         for layer in range(c.num_layers):
             choice = encoding.layers[layer % len(encoding.layers)]
             cls = cast(type[PositionEncoding], choice.cls)
-            share = cls.shared_across_layers if c.share_encoding is None else c.share_encoding
-            if choice in shared:
-                encoding_of_layer.append(shared[choice])
-                continue
-            encoding_of_layer.append(len(self.encodings))
-            self.encodings.append(choice.build(**context, train_length=train_length))
-            if share or cls.acts_on_embedding():
-                shared[choice] = encoding_of_layer[-1]
+            index = shared.get(choice, len(self.encodings))
+            if index == len(self.encodings):
+                self.encodings.append(choice.build(**context, train_length=train_length))
+            if cls.acts_on_embedding() or (cls.shared_across_layers if c.share_encoding is None else c.share_encoding):
+                shared[choice] = index
+            encoding_of_layer.append(index)
         return encoding_of_layer
 
     def _initialize(self) -> None:
@@ -173,8 +165,7 @@ class Decoder(Model):
     @property
     def max_length(self) -> int | None:
         """The number of positions that the encodings support; None: any."""
-        limits = [e.max_length for e in map(self._encoding, range(self.config.num_layers)) if e.max_length is not None]
-        return min(limits, default=None)
+        return min((e.max_length for e in self._encodings() if e.max_length is not None), default=None)
 
     @property
     def backends_used(self) -> set[str]:
@@ -186,8 +177,11 @@ class Decoder(Model):
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
+    def _encodings(self) -> list[PositionEncoding]:
+        return cast(list[PositionEncoding], list(self.encodings))
+
     def _encoding(self, layer: int) -> PositionEncoding:
-        return cast(PositionEncoding, self.encodings[self.encoding_of_layer[layer]])
+        return self._encodings()[self.encoding_of_layer[layer]]
 
     def forward(
         self,
@@ -207,8 +201,6 @@ class Decoder(Model):
         """
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
-        if tokens < 1:
-            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
         positions = token_integers("positions", positions, len(inputs), tokens)
         documents = token_integers("documents", documents, len(inputs), tokens)
         if cache is None:
@@ -271,9 +263,8 @@ class Decoder(Model):
         if positions is None and documents is None:
             positions = torch.arange(tokens, device=device)[None]
             if cache and cache.positions is not None:
-                positions = positions + (
-                    cache.length if cache.consecutive else cache.positions.amax(1, keepdim=True) + 1
-                )
+                start = cache.length if cache.consecutive else cache.positions.amax(1, keepdim=True) + 1
+                positions = positions + start
         elif positions is None:
             assert documents is not None
             positions = consecutive(documents)
@@ -281,8 +272,7 @@ class Decoder(Model):
                 same = documents[:, :, None] == cache.documents[:, None, :]
                 positions = positions + (same * (cache.positions[:, None, :] + 1)).amax(-1)
         first, last = (0, (cache.highest if cache else -1) + tokens) if bounds_known else lowest_and_highest(positions)
-        keys: Tensor = positions
-        consecutive_keys = consecutive_positions
+        keys, consecutive_keys = positions, consecutive_positions
         if cache is not None:
             cache.extend(positions, documents, first=first, highest=last, consecutive=consecutive_positions)
             assert cache.positions is not None
@@ -294,7 +284,7 @@ class Decoder(Model):
         return span, Mask(tokens, past + tokens, True, documents)
 
     def _depends_on_length(self) -> bool:
-        return any(cast(PositionEncoding, encoding).depends_on_length() for encoding in self.encodings)
+        return any(encoding.depends_on_length() for encoding in self._encodings())
 
     def _scale_changed(self, cache: KVCache, past: int) -> bool:
         """Whether the first `past` tokens of the cache were processed under another scale than the current one."""
@@ -304,10 +294,9 @@ class Decoder(Model):
         else:
             before = document_lengths(positions[:, :past], None if documents is None else documents[:, :past])
             now = document_lengths(positions, documents)[:, :past]
-        encodings = [cast(PositionEncoding, encoding) for encoding in self.encodings]
         return any(
             bool((effective_length_of(e, before) != effective_length_of(e, now)).any())
-            for e in encodings
+            for e in self._encodings()
             if e.depends_on_length()
         )
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lengthwise.attention.cache import require_fitting_cache
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear
@@ -33,19 +34,8 @@ class MambaCache:
 
     def require(self, num_layers: int, rows: int, documents: bool) -> None:
         """Raise `ConfigError` unless this cache fits the model, the number of rows, and whether there are documents."""
-        if len(self.states) != num_layers:
-            raise ConfigError(
-                f"the cache must be made for the model's {num_layers} layers, got a cache for {len(self.states)}"
-            )
-        if not self.length:
-            return
-        cached_rows = next((len(state) for state in self.states if state is not None), rows)
-        if cached_rows != rows:
-            raise ConfigError(
-                f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache "
-                "for another batch"
-            )
-        if (self.documents is not None) != documents:
+        require_fitting_cache(self.states, num_layers, rows)
+        if self.length and (self.documents is not None) != documents:
             raise ConfigError("documents must be passed at every step of a cache or at none")
 
 
@@ -186,8 +176,6 @@ class Mamba(Model):
         is updated.
         """
         self._require_inputs(inputs)
-        if inputs.shape[1] < 1:
-            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
         if positions is not None:
             raise ConfigError("a Mamba takes no positions; leave them out")
         documents = token_integers("documents", documents, len(inputs), inputs.shape[1])

@@ -7,6 +7,7 @@ be as large as all of x, so the backward pass would take time quadratic in the l
 hand: it recomputes the states of a few rows at a time and stores no others.
 """
 
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -44,9 +45,7 @@ class _Scan(torch.autograd.Function):
         y, last = torch.empty_like(dt), state.clone()
         for rows in _blocks(state, 1):
             h, work = last[rows], torch.empty_like(last[rows])
-            steps = zip(
-                _time_steps(dt, rows), _time_steps(u, rows), _time_steps(B, rows), _time_steps(C, rows), strict=True
-            )
+            steps = zip(*(_time_steps(x, rows) for x in (dt, u, B, C)), strict=True)
             keep_steps = _time_steps(keep, rows)
             for t, (dt_t, u_t, B_t, C_t) in enumerate(steps):
                 h.mul_(_decay(dt_t, A, keep_steps[t], out=work)).addcmul_(u_t[:, None], B_t[:, :, None])
@@ -61,9 +60,8 @@ class _Scan(torch.autograd.Function):
         dA, dstate = torch.zeros_like(A), grad_last.clone()
         buffers: tuple[Tensor, ...] = ()
         for rows in _blocks(state, dt.shape[1]):
-            if not buffers or len(buffers[0][0]) != len(
-                state[rows]
-            ):  # allocating takes as long as the work in the buffers
+            # Allocating takes as long as the work in the buffers.
+            if not buffers or len(buffers[0][0]) != len(state[rows]):
                 buffers = tuple(state.new_empty(dt.shape[1] + n, *state[rows].shape) for n in (0, 1))
             row_steps = [_time_steps(x, rows) for x in (dt, u, B, C, grad_y)]
             decays, states = (part.unbind(0) for part in buffers)
@@ -100,16 +98,9 @@ def _decay(dt: Tensor, A: Tensor, keep: Tensor | None, out: Tensor) -> Tensor:
     return out if keep is None else out.mul_(keep[:, None, None])
 
 
-class _AlwaysNone:
-    """A stand-in for the time steps of an absent tensor."""
-
-    def __getitem__(self, _: int) -> None:
-        return None
-
-
 def _time_steps(x: Tensor | None, rows: slice) -> Any:
-    """Return the slices of the rows at each time step."""
-    return _AlwaysNone() if x is None else x[rows].unbind(1)
+    """Return the slices of the rows at each time step; for no tensor None at every step."""
+    return defaultdict(lambda: None) if x is None else x[rows].unbind(1)
 
 
 def _blocks(state: Tensor, times: int) -> list[slice]:

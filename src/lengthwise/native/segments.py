@@ -32,7 +32,6 @@ def supports(parameters: Sequence[Tensor]) -> bool:
 
 @functools.cache
 def _functions() -> tuple["ctypes._NamedFuncPointer", ...]:
-    """Return the three functions of the library, with their argument types set."""
     library = loaded()
     integer: Any = ctypes.c_int64
     pointer, number = ctypes.c_void_p, ctypes.c_double

@@ -67,6 +67,30 @@ class Backend(ABC):
         raise NotImplementedError(f"backend {self.name!r} computes no statistics")
 
 
+def needs_rows(modifiers: AttentionModifiers, kernel: str) -> str | None:
+    """Return why a kernel that never has whole rows of logits or weights cannot compute the modifiers, or None."""
+    if modifiers.logit_transform:
+        return f"LogitTransform needs whole rows of logits, which {kernel} never has"
+    if modifiers.values:
+        return f"RelativeValues needs the weights, which {kernel} never has"
+    return None
+
+
+def in_compute_dtype(attend: Attend, device: torch.device) -> Attend:
+    """Return attention that calls `attend` with at least float32, with as many heads of keys as of queries."""
+
+    # Autocast would compute the products in half precision.
+    @torch.autocast(device.type, enabled=False)  # type: ignore[untyped-decorator]
+    def run(
+        q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
+    ) -> Float[Tensor, "b h i d"]:
+        compute, groups = torch.promote_types(q.dtype, torch.float32), q.shape[1] // k.shape[1]
+        k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+        return attend(q.to(compute), k, v, scale=scale).to(q.dtype)
+
+    return run
+
+
 @dataclass(frozen=True)
 class Measurement:
     """The arguments of one call of `attention.statistics` other than q and k; `Statistics` defines what it measures.

@@ -22,19 +22,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.base import Attend, Backend, needs_rows
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    ToeplitzBias,
-)
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
@@ -60,9 +51,9 @@ class Flex(Backend):
 
     name = "flex"
 
-    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
-        if reason := _not_expressible(modifiers):
+        if reason := needs_rows(modifiers, "FlexAttention"):
             return reason
         if q.device.type not in ("cpu", "cuda"):
             return f"it supports a CPU and CUDA, not {q.device.type}"
@@ -72,15 +63,14 @@ class Flex(Backend):
             return f"on CUDA FlexAttention needs heads of at least 16 dims, got {q.shape[-1]}"
         return None
 
-    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+    def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask) -> bool:
         """Return False: this backend is used only if it is named."""
         return False
 
     def no_gradients(self, device: torch.device | str) -> str | None:
-        """Return why there are no gradients on a device, or None."""
         return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
 
-    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+    def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
         static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
         empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
@@ -89,11 +79,7 @@ class Flex(Backend):
         # Autocast would compute the products with q and k in half precision.
         @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
         def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
+            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
         ) -> Float[Tensor, "b h i d"]:
             needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
             if needs_grad and (reason := self.no_gradients(q.device)):
@@ -123,17 +109,8 @@ class Flex(Backend):
         return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
 
 
-def _not_expressible(modifiers: AttentionModifiers) -> str | None:
-    """Return why no `score_mod` can express the modifiers, or None."""
-    if modifiers.logit_transform:
-        return "LogitTransform needs whole rows of logits, which FlexAttention never has"
-    if modifiers.values:
-        return "RelativeValues needs the weights, which FlexAttention never has"
-    return None
-
-
 def score_mod(
-    modifiers: AttentionModifiers,
+    modifiers: forms.AttentionModifiers,
     span: Span,
     q: Float[Tensor, "b h i d"] | None = None,
     k: Float[Tensor, "b g j d"] | None = None,
@@ -151,9 +128,11 @@ def score_mod(
     The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform and RelativeValues, which no score_mod can
     express.
     """
-    if reason := _not_expressible(modifiers):
+    if reason := needs_rows(modifiers, "FlexAttention"):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
-    content = [type(term).__name__ for term in modifiers.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
+    content = [
+        type(term).__name__ for term in modifiers.terms if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))
+    ]
     if content and (q is None or k is None):
         raise ConfigError(
             f"score_mod: {content[0]} multiplies q and k; pass them, as in score_mod(modifiers, span, q, k)"
@@ -225,7 +204,7 @@ def _compiled(name: str) -> Callable[..., Any]:
     return call
 
 
-def _sum(modifiers: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
+def _sum(modifiers: forms.AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
     """Return a score_mod that applies the gain and adds all pair functions."""
     gain = None if modifiers.gain is None else _reader(modifiers.gain.gain.to(dtype))
 
@@ -241,43 +220,43 @@ def _sum(modifiers: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) 
     return score
 
 
-def _static(modifiers: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
-    """Return the terms that do not depend on q and k."""
+def _static(modifiers: forms.AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
     pairs = []
     for term in modifiers.terms:
         match term:
-            case ToeplitzBias() | PiecewiseLinearBias() if term.distances is not None:
+            case forms.ToeplitzBias() | forms.PiecewiseLinearBias() if term.distances is not None:
                 # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all distances.
-                form = replace(term, exact=None) if isinstance(term, PiecewiseLinearBias) else term
+                form = replace(term, exact=None) if isinstance(term, forms.PiecewiseLinearBias) else term
                 pairs.append(_reader(reference.dense(form, span.q, span.k, span, 1.0).to(dtype)))
-            case ToeplitzBias(table, first):
+            case forms.ToeplitzBias(table, first):
                 pairs.append(_toeplitz(table.to(dtype), _column(span, first, table.shape[1])))
-            case PiecewiseLinearBias():
+            case forms.PiecewiseLinearBias():
                 pairs.append(_piecewise_linear(term, span, dtype))
-            case ContentBias(content, table, first):
+            case forms.ContentBias(content, table, first):
                 pairs.append(_relative(content.to(dtype), table, first, span))
-            case CumulativeBias(prefix_sum):
+            case forms.CumulativeBias(prefix_sum):
                 pairs.append(_cumulative(prefix_sum, span, dtype))
-            case DenseBias(bias):
+            case forms.DenseBias(bias):
                 pairs.append(_reader(bias.to(dtype)))
-            case RelativeKeyBias() | KeyBias():
+            case forms.RelativeKeyBias() | forms.KeyBias():
                 continue
             case _:
                 raise AssertionError(f"not a form: {term}")
     return pairs
 
 
-def _content_pairs(modifiers: AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
+def _content_pairs(modifiers: forms.AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
     """Return the terms that depend on q and k, which are those before rotation."""
     compute = torch.promote_types(q.dtype, torch.float32)
     pairs = []
     for term in modifiers.terms:
-        if isinstance(term, RelativeKeyBias):
+        if isinstance(term, forms.RelativeKeyBias):
             x = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
             pairs.append(_relative(x * scale, term.table, term.first, span, term.distances))
-        elif isinstance(term, KeyBias):
+        elif isinstance(term, forms.KeyBias):
             vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
-            pairs.append(_key_bias(torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale))
+            products = torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale
+            pairs.append(_reader(products[:, :, None]))
     return pairs
 
 
@@ -286,7 +265,7 @@ def _toeplitz(table: Float[Tensor, "#h n"], column: _Pair) -> _Pair:
     return lambda b, h, i, j: read(h, column(b, h, i, j))
 
 
-def _piecewise_linear(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype) -> _Pair:
+def _piecewise_linear(term: forms.PiecewiseLinearBias, span: Span, dtype: torch.dtype) -> _Pair:
     """Return the bias as a pair function. The segment is found by bisection in a fixed number of steps, as in any kernel."""
     knots = term.knots.detach().to(dtype)
     halves = [2**n for n in reversed(range(len(knots).bit_length()))]
@@ -294,11 +273,8 @@ def _piecewise_linear(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype)
     # x = inf also lies past the padding knots, so the last segment is repeated.
     segment = torch.arange(len(knots) + 1, device=knots.device).clamp(max=term.slope.shape[1] - 1)
     slope, intercept = (_reader(x.to(dtype).index_select(1, segment)) for x in (term.slope, term.intercept))
-    distance_feature, query_scale, column = (
-        _reader(term.distance_feature.to(dtype)),
-        _reader(term.query_scale.to(dtype)),
-        _column(span, 0, len(term.distance_feature)),
-    )
+    distance_feature, query_scale = (_reader(x.to(dtype)) for x in (term.distance_feature, term.query_scale))
+    column = _column(span, 0, len(term.distance_feature))
 
     @no_type_check
     def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -335,15 +311,10 @@ def _relative(
     """Return <x_i, table[h, distance - first]> as a pair function. Mods cannot use vectors, so the products are computed here."""
     columns = table.shape[1]
     if distances is not None or columns > span.k.shape[1]:  # a value for every key is smaller
-        return _reader(reference.dense(RelativeKeyBias(table, first, distances=distances), x, x, span, 1.0))
+        return _reader(reference.dense(forms.RelativeKeyBias(table, first, distances=distances), x, x, span, 1.0))
     rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
     column = _column(span, first, columns)
     return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))
-
-
-def _key_bias(keys: Float[Tensor, "b h j"]) -> _Pair:
-    read = _reader(keys)
-    return lambda b, h, i, j: read(b, h, j)
 
 
 def _reader(x: Tensor) -> Callable[..., Tensor]:
@@ -377,7 +348,6 @@ def _column(span: Span, first: int, columns: int) -> _Pair:
     return lambda b, h, i, j: torch.minimum((read_q(b, i) - read_k(b, j)).clamp(min=0), last)
 
 
-def _tensors(modifiers: AttentionModifiers) -> list[Tensor]:
-    """Return all tensors in the modifiers that may require a gradient."""
-    forms: list[Any] = [form for form in (modifiers.rotation, modifiers.gain, *modifiers.terms) if form is not None]
-    return [x for form in forms for x in vars(form).values() if isinstance(x, Tensor)]
+def _tensors(modifiers: forms.AttentionModifiers) -> list[Tensor]:
+    parts = [part for part in (modifiers.rotation, modifiers.gain, *modifiers.terms) if part is not None]
+    return [x for part in parts for x in vars(part).values() if isinstance(x, Tensor)]

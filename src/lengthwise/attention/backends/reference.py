@@ -6,23 +6,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise import forms
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, in_compute_dtype
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.attention.tables import scatter_columns
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    Term,
-    ToeplitzBias,
-    column,
-    table_dtype,
-)
+from lengthwise.forms import column
 from lengthwise.span import Span
 
 _BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
@@ -34,32 +23,20 @@ class Reference(Backend):
     name = "reference"
     supports_transforms = True
 
-    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return None: this backend supports all modifiers."""
         return None
 
-    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+    def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
 
-        # Autocast would compute the products in half precision.
-        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-        def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
-        ) -> Float[Tensor, "b h i d"]:
-            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-            groups = q.shape[1] // k.shape[1]
-            q = q.to(compute)
-            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
+        def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale)
 
-        return attend
+        return in_compute_dtype(attend, span.q.device)
 
     def statistics_unsupported_reason(
-        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+        self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor
     ) -> str | None:
         """Return None: this backend supports all modifiers."""
         return None
@@ -74,12 +51,12 @@ class Reference(Backend):
             rows_per_block = max_logits // max(1, len(q) * q.shape[1] * mask.keys)
             slices = list(query_blocks(mask, min(max(rows_per_block, 1), 256)))
             edges, rank = torch.tensor(measurement.edges, dtype=torch.long, device=device), measurement.rank(device)
-            out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=table_dtype(device), device=device)
+            out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=forms.table_dtype(device), device=device)
             blocks = zip(slices, slice_modifiers(measurement.modifiers, measurement.span, slices), strict=True)
             for (rows, keys), (modifiers, span) in blocks:
                 visible = mask.visible(device, rows, keys)[:, None]
                 block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
-                weights = block_logits.masked_fill(~visible, -math.inf).softmax(-1).to(table_dtype(device))
+                weights = block_logits.masked_fill(~visible, -math.inf).softmax(-1).to(forms.table_dtype(device))
                 column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
                 query_rank = rank[:, mask.keys - mask.queries :][:, rows, None]
                 key_rank = rank[:, None, keys]
@@ -94,7 +71,7 @@ class Reference(Backend):
 
 
 def attention(
-    modifiers: AttentionModifiers,
+    modifiers: forms.AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     v: Float[Tensor, "b h j d"],
@@ -114,7 +91,7 @@ def attention(
 
 
 def logits(
-    modifiers: AttentionModifiers,
+    modifiers: forms.AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     span: Span,
@@ -137,27 +114,27 @@ def logits(
     return modifiers.logit_transform.function(out, q, visible, scale, span) if modifiers.logit_transform else out
 
 
-def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
+def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
     """Return the values of a term for every pair of query and key."""
     match term:
-        case ToeplitzBias(table, first, distances):
+        case forms.ToeplitzBias(table, first, distances):
             return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
-        case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
+        case forms.PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
             x = distance_feature[column(span.distance(), len(distance_feature), 0, distances)] * query_scale[..., None]
             if exact is not None:
                 return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
-        case RelativeKeyBias(table, first, vector, distances):
+        case forms.RelativeKeyBias(table, first, vector, distances):
             q = q if vector is None else q + vector.to(q.dtype)[:, None]
             return _relative(q, table, column(span.distance(), table.shape[1], first, distances)) * scale
-        case ContentBias(content, table, first):
+        case forms.ContentBias(content, table, first):
             return _relative(content, table, column(span.distance(), table.shape[1], first))
-        case KeyBias(vector):
+        case forms.KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
-        case CumulativeBias(prefix_sum):
+        case forms.CumulativeBias(prefix_sum):
             return prefix_sum[..., -span.q.shape[1] :, None] - prefix_sum[..., None, :]
-        case DenseBias(bias):
+        case forms.DenseBias(bias):
             return bias
     raise AssertionError(f"not a form: {term}")
 

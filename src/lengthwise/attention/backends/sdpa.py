@@ -7,20 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.base import Attend, Backend, needs_rows
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import by_distance, piecewise_linear
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    ToeplitzBias,
-)
 from lengthwise.span import Span
 
 
@@ -34,26 +25,17 @@ class SDPA(Backend):
 
     name = "sdpa"
 
-    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None."""
-        if modifiers.logit_transform:
-            return "LogitTransform needs whole rows of logits, which fused attention never has"
-        if modifiers.values:
-            return "RelativeValues needs the weights, which fused attention never has"
-        return None
+    def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        return needs_rows(modifiers, "fused attention")
 
-    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+    def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
         biases: dict[tuple[torch.dtype, bool], Tensor | None] = {}
 
         # Autocast would round the bias and undo the conversion of half precision.
         @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
         def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
+            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
         ) -> Float[Tensor, "b h i d"]:
             input_dtype = q.dtype
             if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
@@ -64,7 +46,7 @@ class SDPA(Backend):
             key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
             bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
             for term in modifiers.terms:
-                if isinstance(term, (RelativeKeyBias, KeyBias)):
+                if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias)):
                     values = reference.dense(term, q, k, span, scale)
                     bias = _hide(values, mask) if bias is None else bias + values
             if modifiers.rotation:
@@ -77,20 +59,18 @@ class SDPA(Backend):
         return attend
 
 
-def _static_bias(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+def _static_bias(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
     """Return the sum of the terms that do not depend on q and k, -inf for hidden keys; None if no bias is needed."""
     dtype, bias = torch.promote_types(q.dtype, torch.float32), None
     for term in modifiers.terms:
         match term:
-            case ToeplitzBias(table, first, distances):
+            case forms.ToeplitzBias(table, first, distances):
                 new = by_distance(table.to(dtype), span, first, distances).transpose(0, 1)
-            case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, _, distances):
-                x = (
-                    by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
-                    * query_scale.to(dtype)[..., None]
-                )
+            case forms.PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, _, distances):
+                feature = by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
+                x = feature * query_scale.to(dtype)[..., None]
                 new = piecewise_linear(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
-            case DenseBias() | ContentBias() | CumulativeBias():
+            case forms.DenseBias() | forms.ContentBias() | forms.CumulativeBias():
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)
             case _:
                 continue
@@ -103,7 +83,6 @@ def _static_bias(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tenso
 
 
 def _hide(bias: Tensor, mask: Mask) -> Tensor:
-    """Return the bias with -inf for hidden keys."""
     if mask.hides_nothing:
         return bias
     visible = mask.visible(bias.device)[:, None]

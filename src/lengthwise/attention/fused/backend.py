@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise import forms
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
 from lengthwise.attention.fused import cpu, gpu, operator, relative
 from lengthwise.attention.fused.arguments import (
     Arguments,
@@ -39,15 +40,6 @@ from lengthwise.attention.fused.tables import (
     vector_terms,
 )
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import (
-    AttentionModifiers,
-    ContentBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    Rotation,
-    ToeplitzBias,
-)
 from lengthwise.span import Span
 
 # Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
@@ -60,16 +52,13 @@ class Fused(Backend):
 
     name = "fused"
 
-    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None."""
-        if modifiers.logit_transform:
-            return "LogitTransform needs whole rows of logits, which fused attention never has"
-        if modifiers.values:
-            return "RelativeValues needs the weights, which fused attention never has"
+    def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        if reason := needs_rows(modifiers, "fused attention"):
+            return reason
         for term in modifiers.terms:
-            if isinstance(term, KeyBias) and modifiers.rotation:
+            if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
-            if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
+            if isinstance(term, (forms.CumulativeBias, forms.DenseBias)):
                 return f"{type(term).__name__} is not a table over distances"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
@@ -82,7 +71,7 @@ class Fused(Backend):
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
             if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
-        if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
+        if sum(isinstance(term, forms.PiecewiseLinearBias) for term in modifiers.terms) > 1:
             return "it supports at most one PiecewiseLinearBias"
         if q.device.type not in ("cpu", "cuda"):
             return f"it has no kernel for the device {q.device.type}"
@@ -95,14 +84,13 @@ class Fused(Backend):
             return reason
         return _verdict(modifiers, q)
 
-    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+    def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
         return functools.partial(_attend, modifiers, span, mask, vector_terms(modifiers), {})
 
     def statistics_unsupported_reason(
-        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+        self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor
     ) -> str | None:
-        """Return why `statistics` does not support the modifiers, or None."""
         if q.device.type != "cpu":
             return f"its kernel for {q.device.type} computes no statistics"
         if vector_terms(modifiers):
@@ -127,17 +115,17 @@ class Fused(Backend):
         )
 
 
-def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
+def _verdict(modifiers: forms.AttentionModifiers, q: Tensor) -> str | None:
     """Return why the comparison with the reference excludes the GPU kernels for the modifiers, or None."""
     # `index` also converts a symbolic size of a compiled graph to a plain number; int() does not.
     return verdicts.objection("+".join(_bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
 
 
-def _bias_kinds(modifiers: AttentionModifiers) -> list[str]:
+def _bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
     """Return the kinds of bias that the GPU kernels are compiled for: entries of `verdicts.BIASES`, in that order."""
-    sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
+    sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     needed = {
-        "table": any(isinstance(term, ToeplitzBias) for term in modifiers.terms),
+        "table": any(isinstance(term, forms.ToeplitzBias) for term in modifiers.terms),
         "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
         "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
         "vectors": bool(vector_terms(modifiers)),
@@ -161,10 +149,10 @@ _Cache = dict[tuple[torch.dtype, bool, float], _Static]
 # This is not an inner function of `prepare`, because evaluating annotations with shapes takes a tenth of a millisecond.
 # Autocast does not change anything here: there is no matrix product that it intercepts.
 def _attend(
-    modifiers: AttentionModifiers,
+    modifiers: forms.AttentionModifiers,
     span: Span,
     mask: Mask,
-    products: list[RelativeKeyBias | ContentBias],
+    products: list[forms.RelativeKeyBias | forms.ContentBias],
     cache: _Cache,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -196,7 +184,7 @@ def _attend(
     return out.to(input_dtype)
 
 
-def _rotary(rotation: Rotation | None, dtype: torch.dtype) -> Rotary | None:
+def _rotary(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
     """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
     if rotation is None:
         return None
@@ -224,14 +212,13 @@ def _packed(cos_sin: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor
     return None if cos_sin is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*cos_sin)], 3)[:, 0]
 
 
-def _changes_q_or_k(modifiers: AttentionModifiers, rotation: Rotation | None) -> bool:
-    """Whether `_transformed` changes anything."""
-    has_key_bias = any(isinstance(term, KeyBias) for term in modifiers.terms)
+def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None) -> bool:
+    has_key_bias = any(isinstance(term, forms.KeyBias) for term in modifiers.terms)
     return rotation is not None or modifiers.gain is not None or has_key_bias
 
 
 def _transformed(
-    modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor
+    modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None, q: Tensor, k: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return q and k with the rotation applied, and the query gain and every `KeyBias` merged into q."""
     compute = torch.promote_types(q.dtype, torch.float32)
@@ -240,24 +227,22 @@ def _transformed(
     if modifiers.gain:
         q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
     for term in modifiers.terms:
-        if isinstance(term, KeyBias):  # <q_i + vector, k_j>
+        if isinstance(term, forms.KeyBias):  # <q_i + vector, k_j>
             q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
     return q, k
 
 
-def _biases(modifiers: AttentionModifiers, dtype: torch.dtype) -> Biases:
-    """Return the operator's arguments for the terms that are tables or piecewise linear."""
+def _biases(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
     table, first = combined_table(toeplitz_terms(modifiers), dtype)
     segments = None
     for term in modifiers.terms:
-        if isinstance(term, PiecewiseLinearBias):
+        if isinstance(term, forms.PiecewiseLinearBias):
             tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
             segments = Segments(*(plain(x, torch.float64) for x in tensors))
     return Biases(table, first, segments)
 
 
 def _geometry(span: Span, mask: Mask) -> Geometry:
-    """Return the operator's arguments for positions, documents and the mask."""
     position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
     documents = None if mask.documents is None else mask.documents.long().contiguous()
     return Geometry(position_q, position_k, documents, mask.causal, mask.window or 0)

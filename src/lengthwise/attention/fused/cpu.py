@@ -87,7 +87,6 @@ def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
 
 
 def _rotate(call: Call, rotary: Rotary) -> None:
-    """Add a rotation to the call."""
     sides = (("cos_sin_q", rotary.cos_sin_q, call.queries), ("cos_sin_k", rotary.cos_sin_k, call.keys))
     for name, cos_sin, tokens in sides:
         if cos_sin is not None:
@@ -143,24 +142,17 @@ def backward(
     fields = "grad_slope", "grad_intercept", "grad_feature", "grad_query_scale"
     for name, tensor in zip(fields, exact, strict=False):
         setattr(call, name, tensor.data_ptr())
-    rows = arguments.rows.table
-    if not needs.rows or rows is None:
-        _run(call)
-        return _with_float64_results(gradients, exact)
-    # The kernel writes a gradient for every head, even if all heads share the rows.
-    drows = gradients[8] if rows.shape[1] == q.shape[1] else rows.new_empty(*q.shape[:3], rows.shape[3])
-    call.grad_rows = drows.data_ptr()
+    rows, drows = arguments.rows.table, gradients[8]
+    if needs.rows and rows is not None:
+        # The kernel writes a gradient for every head, even if all heads share the rows.
+        if rows.shape[1] != q.shape[1]:
+            drows = rows.new_empty(*q.shape[:3], rows.shape[3])
+        call.grad_rows = drows.data_ptr()
     _run(call)
-    gradients = _with_float64_results(gradients, exact)
-    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
-
-
-def _with_float64_results(gradients: Gradients, exact: list[Tensor]) -> Gradients:
-    """Return the gradients, with those of the segments converted from float64 to the dtype of the arguments."""
     for x, result in zip(gradients[4:8], exact, strict=False):
         if result is not x:
             x.copy_(result)
-    return gradients
+    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
 
 
 def statistics(

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._library.custom_ops import CustomOpDef
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention.fused import arguments as schemas
@@ -108,15 +109,12 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *
     return empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, NeedsGrad(*flat[-3:]))
 
 
-def no_second_derivative(_ctx: Any, *_grads: Any) -> None:
+def _no_second_derivative(_ctx: Any, *_grads: Any) -> None:
     raise NotImplementedError("backend 'fused' has no second derivative; use backend='reference'")
 
 
-attention_backward.register_autograd(no_second_derivative)
-
-
 class OperatorAutograd:
-    """`setup_context` and `backward` of an operator that returns out and lse.
+    """The gradients of an operator that returns out and lse.
 
     `schema`: its schema; q, k and v are the first arguments. `differentiable`: the arguments that its backward kernel returns
     gradients of. The kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether
@@ -129,8 +127,17 @@ class OperatorAutograd:
         self.numbers = tuple(n for n, (kind, _) in enumerate(arguments) if not kind.startswith("Tensor"))
         self.tensors = tuple(n for n in range(len(arguments)) if n not in self.numbers)
         self.differentiable = tuple(index[name] for name in differentiable)
-        self.table, self.rows = index["table"], index.get("rows")
-        self.segments = tuple(index[name] for name in ("slope", "intercept", "distance_feature", "query_scale"))
+        groups = ("table",), ("slope", "intercept", "distance_feature", "query_scale"), ("rows",)
+        self.groups = [[index[name] for name in group] for group in groups if group[0] in index]
+
+    def register(self, operator: CustomOpDef, kernel: CustomOpDef) -> None:
+        """Let autograd compute the operator's gradients with the kernel, which has none itself."""
+
+        def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+            return self.backward(ctx, grad, kernel)
+
+        operator.register_autograd(backward, setup_context=self.setup_context)
+        kernel.register_autograd(_no_second_derivative)
 
     def setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.numbers = [inputs[n] for n in self.numbers]
@@ -149,9 +156,7 @@ class OperatorAutograd:
         for n, x in zip((*self.tensors, *self.numbers), (*tensors, *ctx.numbers), strict=True):
             arguments[n] = x
         needs_grad = ctx.needs_input_grad
-        flags = [needs_grad[self.table], any(needs_grad[n] for n in self.segments)]
-        if self.rows is not None:
-            flags.append(needs_grad[self.rows])
+        flags = [any(needs_grad[n] for n in group) for group in self.groups]
         computed = kernel(grad, *arguments[:3], out, lse, *arguments[3:], *flags)
         for n, gradient in zip(self.differentiable, computed, strict=True):
             gradients[n] = gradient if needs_grad[n] else None
@@ -162,20 +167,12 @@ _autograd = OperatorAutograd(
     schemas.ATTENTION,
     ("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows"),
 )
-
-
-def _backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    return _autograd.backward(ctx, grad, attention_backward)
-
-
-attention.register_autograd(_backward, setup_context=_autograd.setup_context)
+_autograd.register(attention, attention_backward)
 
 
 def _is_eager_on_cpu(*tensors: Tensor) -> bool:
     """Whether these are ordinary tensors on a CPU, and no tracer, compiler or dispatch mode has to see the operator."""
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
-        return False
-    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
     return all(type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors)
 
@@ -211,5 +208,4 @@ def attend(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tenso
         return attention(q, k, v, *arguments.flatten())
     if not torch.is_grad_enabled():
         return cpu.forward(q, k, v, arguments)
-    output: tuple[Tensor, Tensor] = _Eager.apply(q, k, v, *arguments.flatten())
-    return output
+    return _Eager.apply(q, k, v, *arguments.flatten())

@@ -27,7 +27,7 @@ from lengthwise.attention.fused.arguments import (
     Vectors,
 )
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward, no_second_derivative
+from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
 
 _BLOCK = 96  # queries that the CPU kernel processes together
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
@@ -73,7 +73,6 @@ class _Part:
 
 
 def _parts(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
-    """Yield the parts of a call."""
     size, relative_first = vectors.table.shape[1], vectors.first
     position_q, position_k, documents, causal, window = geometry
     count = q.shape[2]
@@ -121,9 +120,8 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
     with torch.autocast(q.device.type, enabled=False):
         for part in _parts(q, k.shape[2], call.vectors, call.geometry):
             at, arguments = part.queries, part.arguments(call)
-            out[:, :, at], lse[:, :, at] = attention(
-                q[:, :, at], part.select_keys(k), part.select_keys(v), *arguments.flatten()
-            )
+            qkv = q[:, :, at], part.select_keys(k), part.select_keys(v)
+            out[:, :, at], lse[:, :, at] = attention(*qkv, *arguments.flatten())
     return out, lse
 
 
@@ -170,11 +168,7 @@ def relative_attention_backward(
 def _empty_bias_gradients(
     q: Tensor, k: Tensor, v: Tensor, lse: Tensor, biases: Biases, needs: NeedsGrad
 ) -> tuple[Tensor, ...]:
-    """Return empty tensors for the gradients of table, slope, intercept, distance_feature and query_scale."""
     return empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, biases, Rows(), needs)[3:8]
-
-
-relative_attention_backward.register_autograd(no_second_derivative)
 
 
 @relative_attention_backward.register_fake
@@ -190,10 +184,4 @@ _autograd = OperatorAutograd(
     schemas.RELATIVE,
     ("q", "k", "v", "content", "relative", "table", "slope", "intercept", "distance_feature", "query_scale"),
 )
-
-
-def _backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    return _autograd.backward(ctx, grad, relative_attention_backward)
-
-
-relative_attention.register_autograd(_backward, setup_context=_autograd.setup_context)
+_autograd.register(relative_attention, relative_attention_backward)

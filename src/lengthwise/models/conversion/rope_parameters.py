@@ -10,6 +10,11 @@ from lengthwise.encodings import ENCODINGS, NoPE
 from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.models.conversion.weights import Layout
 
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
 # For each rope_type our encoding, and the name of our setting for each of their keys.
 _TYPES: dict[str, tuple[str, dict[str, str]]] = {
     "default": ("RoPE", {}),
@@ -17,21 +22,10 @@ _TYPES: dict[str, tuple[str, dict[str, str]]] = {
     "dynamic": ("DynamicNTK", {"factor": "factor"}),
     "yarn": (
         "YaRN",
-        {
-            name: name
-            for name in (
-                "factor",
-                "beta_fast",
-                "beta_slow",
-                "truncate",
-                "attention_factor",
-                "mscale",
-                "mscale_all_dim",
-            )
-        },
+        _same("factor", "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"),
     ),
-    "longrope": ("LongRoPE", {name: name for name in ("short_factor", "long_factor", "factor", "attention_factor")}),
-    "llama3": ("Llama3", {name: name for name in ("factor", "low_freq_factor", "high_freq_factor")}),
+    "longrope": ("LongRoPE", _same("short_factor", "long_factor", "factor", "attention_factor")),
+    "llama3": ("Llama3", _same("factor", "low_freq_factor", "high_freq_factor")),
     "proportional": ("PRoPE", {"partial_rotary_factor": "p"}),
 }
 _COMMON_KEYS = {"rope_theta": "base", "partial_rotary_factor": "rotary_fraction"}
@@ -120,10 +114,9 @@ def encoding_from_rope_parameters(
         theirs.pop("mscale_all_dim", None)
     settings: dict[str, Any] = {"layout": layout}
     for key, ours in known.items():
-        value = theirs.get(key)
-        value = (
-            _DEFAULTS.get(key) if value is None else _converted(key, value, head_dim if ours != "p" else head_dim / 2)
-        )
+        value = _DEFAULTS.get(key)
+        if theirs.get(key) is not None:
+            value = _converted(key, theirs[key], head_dim / 2 if ours == "p" else head_dim)
         if value is not None:
             settings[ours] = value
     choice = choose(ENCODINGS.find(name), **settings)

@@ -50,7 +50,6 @@ def interleaved_from_half(
 
 
 def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int | None, target: Layout) -> Tensor:
-    """Return the indices of the rows of a projection in the target layout."""
     _require_dims("the weight", weight, (1, 2), "[num_heads · head_dim, d_model], or a bias [num_heads · head_dim]")
     require_positive_int("a projection", num_heads=num_heads, head_dim=head_dim)
     dims = head_dim if rotary_dims is None else rotary_dims
@@ -170,11 +169,8 @@ def mamba_from_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Tied embeddings are untied: our `lm_head` gets a weight of its own. Theirs has no projection of vectors, so our model takes
     tokens.
     """
-    weights = (
-        {"lm_head.weight": state["backbone.embeddings.weight"], **state}
-        if "backbone.embeddings.weight" in state
-        else state
-    )
+    embeddings = "backbone.embeddings.weight"
+    weights = {"lm_head.weight": state[embeddings], **state} if embeddings in state else state
     return {_renamed(name, _MAMBA_PREFIXES).replace(".mixer.", "."): value for name, value in weights.items()}
 
 
@@ -186,7 +182,6 @@ def mamba_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _renamed(name: str, prefixes: tuple[tuple[str, str], ...]) -> str:
-    """Return the name with its prefix replaced."""
     for old, new in prefixes:
         if name.startswith(old):
             return new + name.removeprefix(old)

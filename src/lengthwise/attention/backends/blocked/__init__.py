@@ -7,6 +7,7 @@ backward pass recomputes the weights block by block. Terms are computed for each
 A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
 """
 
+import functools
 from dataclasses import replace
 
 import torch
@@ -15,9 +16,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.base import Attend, Backend, in_compute_dtype
 from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, slices
-from lengthwise.attention.backends.blocked.parts import Part, Parts
+from lengthwise.attention.backends.blocked.parts import Parts
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import slice_modifiers
 from lengthwise.forms import AttentionModifiers
@@ -52,51 +53,32 @@ class Blocked(Backend):
         )
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-        """Return attention for fixed modifiers, span and mask."""
 
-        # Autocast would compute the products in half precision.
-        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-        def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
-        ) -> Float[Tensor, "b h i d"]:
-            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-            groups = q.shape[1] // k.shape[1]
-            q = q.to(compute)
-            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+        def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
             if modifiers.logit_transform:
-                return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale).to(input_dtype)
-            parts = Parts(span)
-            terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
-            values = [parts.value(value) for value in modifiers.values]
+                return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale)
+            make = Parts(span)
+            terms = [make.term(term, q, k, scale) for term in modifiers.terms]
+            values = [make.value(value) for value in modifiers.values]
             if modifiers.rotation:
                 q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             q = q * scale
             if modifiers.gain:
-                q = q * modifiers.gain.gain[..., None].to(compute)
+                q = q * modifiers.gain.gain[..., None].to(q.dtype)
             tensors = [x for part in (*terms, *values) for x in part.tensors]
-            out: Tensor = BlockedAttention.apply(
-                Blocks(mask, _without_tensors(terms), _without_tensors(values)), q, k, v, *tensors
-            )
-            return out.to(input_dtype)
+            blocks = Blocks(mask, *(tuple(replace(part, tensors=()) for part in parts) for parts in (terms, values)))
+            return BlockedAttention.apply(blocks, q, k, v, *tensors)
 
-        def eager_attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+        eager = in_compute_dtype(attend, span.q.device)
+
+        def run(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
             # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
             # would import torch's compiler, which takes seconds, for callers that do not compile.
             compiled = torch.compiler.is_compiling()
-            run = torch.compiler.disable(attend, reason="a loop over blocks of queries") if compiled else attend
-            out: Tensor = run(q, k, v, scale=scale)
-            return out
+            attend = torch.compiler.disable(eager, reason="a loop over blocks of queries") if compiled else eager
+            return attend(q, k, v, scale=scale)
 
-        return eager_attend
-
-
-def _without_tensors(parts: list[Part]) -> tuple[Part, ...]:
-    """Return the parts without their tensors, which autograd stores."""
-    return tuple(replace(part, tensors=()) for part in parts)
+        return run
 
 
 def _transformed_logits_attention(
@@ -114,13 +96,8 @@ def _transformed_logits_attention(
         visible = mask.visible(q.device, *at)[:, None]
         return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
 
-    out = []
-    for (rows, keys), (block_modifiers, block_span) in zip(
-        blocks, slice_modifiers(modifiers, span, blocks), strict=True
-    ):
-        arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
-        if torch.is_grad_enabled():
-            out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))
-        else:
-            out.append(attend(*arguments))
+    checkpointed = functools.partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
+    run = checkpointed if torch.is_grad_enabled() else attend
+    sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
+    out = [run(q[:, :, i], k[:, :, j], v[:, :, j], *block, i, j) for (i, j), block in sliced]
     return torch.cat(out, 2)

@@ -31,7 +31,6 @@ _BoundParts = list[tuple[Part, list[Tensor | None]]]
 
 
 def _block_views(bound: _BoundParts, block: Block) -> list[Tensor | None]:
-    """Return the views of the tensors that belong to a block."""
     pairs = ((select, x) for part, tensors in bound for select, x in zip(part.selectors, tensors, strict=True))
     return [None if x is None else select(x, block) for select, x in pairs]
 
@@ -127,7 +126,6 @@ class Blocks:
 
 
 def _hide(x: Float[Tensor, "b h i j"], hidden: _Hidden, number: float) -> None:
-    """Write a number to the hidden pairs, in place."""
     for columns, pairs in hidden:
         x[..., columns].masked_fill_(pairs, number)
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention.backends.reference import dense
 from lengthwise.attention.tables import (
     along_keys,
@@ -21,18 +22,6 @@ from lengthwise.attention.tables import (
     shear,
     slide,
     unshear,
-)
-from lengthwise.forms import (
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    RelativeValues,
-    Term,
-    ToeplitzBias,
-    column,
 )
 from lengthwise.span import Span
 
@@ -75,27 +64,27 @@ class Parts:
         self.span = span
         self.queries, self.keys = span.q.shape[1], span.k.shape[1]
 
-    def term(self, term: Term, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> Part:
+    def term(self, term: forms.Term, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> Part:
         """Return the part of a term. q and k are those before rotation."""
         match term:
-            case ToeplitzBias(table, first, distances):
+            case forms.ToeplitzBias(table, first, distances):
                 return self._toeplitz(table, _Columns(first, table.shape[1], distances))
-            case PiecewiseLinearBias():
+            case forms.PiecewiseLinearBias():
                 return self._piecewise_linear(term)
-            case RelativeKeyBias(table, first, vector, distances):
+            case forms.RelativeKeyBias(table, first, vector, distances):
                 q = q if vector is None else q + vector.to(q.dtype)[:, None]
                 return self._relative(q * scale, table, _Columns(first, table.shape[1], distances))
-            case ContentBias(content, table, first):
+            case forms.ContentBias(content, table, first):
                 return self._relative(content, table, _Columns(first, table.shape[1]))
-            case CumulativeBias(prefix_sum):
+            case forms.CumulativeBias(prefix_sum):
                 return self._cumulative(prefix_sum)
-            case DenseBias(bias):
+            case forms.DenseBias(bias):
                 return Part((bias,), (_select_pairs,), _identity, shared=len(bias) == 1)
-            case KeyBias():
+            case forms.KeyBias():
                 return Part((dense(term, q, k, self.span, scale),), (_select_pairs,), _identity)
         raise AssertionError(f"not a form: {term}")
 
-    def value(self, value: RelativeValues) -> Part:
+    def value(self, value: forms.RelativeValues) -> Part:
         """Return the part of a value form: the sum of the weights of each column, times the columns."""
         columns = _Columns(value.first, value.table.shape[1])
 
@@ -115,7 +104,7 @@ class Parts:
             (self._reordered(table, columns),), (self._selector(columns),), evaluate, shared=len(self.span.q) == 1
         )
 
-    def _piecewise_linear(self, bias: PiecewiseLinearBias) -> Part:
+    def _piecewise_linear(self, bias: forms.PiecewiseLinearBias) -> Part:
         columns = _Columns(0, len(bias.distance_feature), bias.distances)
 
         def evaluate(
@@ -154,14 +143,13 @@ class Parts:
 
         return Part(
             (prefix_sum[..., self.keys - self.queries :], prefix_sum),
-            (_select_query_columns, _select_keys),
+            (_select_queries, _select_keys),
             evaluate,
             shared=len(prefix_sum) == 1,
             cast_result=True,
         )
 
     def _is_reordered(self, columns: "_Columns") -> bool:
-        """Whether a table is reordered along the keys."""
         return self.span.consecutive and columns.distances is None
 
     def _reordered(self, table: Float[Tensor, "r n ..."], columns: "_Columns") -> Tensor:
@@ -182,10 +170,9 @@ class Parts:
         return lookup(table, self._column(block, columns))
 
     def _column(self, block: Block, columns: "_Columns") -> Int[Tensor, "#b i j"]:
-        """Return the index of the table's column for each pair."""
         q, k = _select_rows(self.span.q, block), self.span.k
         k = k[block.batch, block.keys] if len(k) > 1 else k[:, block.keys]
-        return column(q[:, :, None] - k[:, None], columns.count, columns.first, columns.distances)
+        return forms.column(q[:, :, None] - k[:, None], columns.count, columns.first, columns.distances)
 
 
 @dataclass(frozen=True)
@@ -209,20 +196,12 @@ def _select_rows(x: Shaped[Tensor, "#b i"], block: Block) -> Tensor:
     return x[block.batch, block.rows] if len(x) > 1 else x[:, block.rows]
 
 
-def _select_queries(x: Float[Tensor, "#b #h i d"], block: Block) -> Tensor:
+def _select_queries(x: Float[Tensor, "#b #h i *d"], block: Block) -> Tensor:
     return x[block.batch if len(x) > 1 else slice(None), :, block.rows]
 
 
 def _select_keys(x: Float[Tensor, "#b #h j"], block: Block) -> Tensor:
-    return _select_columns(x, block, block.keys)
-
-
-def _select_query_columns(x: Float[Tensor, "#b #h i"], block: Block) -> Tensor:
-    return _select_columns(x, block, block.rows)
-
-
-def _select_columns(x: Float[Tensor, "#b #h n"], block: Block, columns: slice) -> Tensor:
-    return x[block.batch if len(x) > 1 else slice(None), :, columns]
+    return x[block.batch if len(x) > 1 else slice(None), :, block.keys]
 
 
 def _select_pairs(x: Float[Tensor, "#b #h #i #j"], block: Block) -> Tensor:

@@ -27,11 +27,8 @@ from lengthwise.attention.fused.gpu.distances import fixed_point_for, sum_dtype,
 def missing() -> str | None:
     """Return why there are no GPU kernels, or None."""
     if importlib.util.find_spec("triton") is None:
-        hint = (
-            "Triton supports only Linux"
-            if sys.platform != "linux"
-            else "install it with: pip install 'lengthwise[triton]'"
-        )
+        install = "install it with: pip install 'lengthwise[triton]'"
+        hint = install if sys.platform == "linux" else "Triton supports only Linux"
         return f"the GPU kernels need Triton, which is not installed ({hint})"
     return None
 
@@ -71,7 +68,6 @@ def blocks(dtype: torch.dtype, padded_dim: int, has_segments: bool) -> tuple[Blo
 
 
 def _busy_programs(device: torch.device) -> int:
-    """Return how many programs keep a device busy."""
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
@@ -128,14 +124,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
 
 @_on_device_of_first_argument
 def backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    arguments: Arguments,
-    needs: NeedsGrad,
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: NeedsGrad
 ) -> Gradients:
     """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
@@ -154,26 +143,18 @@ def backward(
         needs.rows and rows is not None,
     )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
-    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.biases.segments is not None)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads
 
     delta = torch.empty_like(lse)
     count = -(-call.queries // by_queries.queries)
     inner_products[(pairs * count,)](
-        call.view(out),
-        call.view(grad),
-        delta,
-        call.sizes,
-        count,
-        by_queries.queries,
-        call.dim,
-        call.padded_dim,
+        call.view(out), call.view(grad), delta, call.sizes, count, by_queries.queries, call.dim, call.padded_dim,
         num_warps=4,
-    )
+    )  # fmt: skip
 
     size = by_queries
-    count = -(-call.queries // size.queries)
     lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
     has_positions = case.geometry.position_q is not None
     scatter_rows = needs.rows and has_positions
@@ -185,10 +166,8 @@ def backward(
     query_scale_grads, mean_slopes = (new_sums() if needs.segments else None for _ in range(2))
     end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs.table or needs.rows else None
     row_grads = None
-    if needs.rows:
-        assert rows is not None
-        shape = (*lse.shape, rows.shape[3])
-        row_grads = lse.new_zeros(shape, dtype=torch.long if scatter_rows else lse.dtype)
+    if needs.rows and rows is not None:
+        row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
         *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
         fixed_point.scales if fixed_point and scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
@@ -211,11 +190,8 @@ def backward(
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None
-        dquery_scale.copy_(
-            (query_scale_grads - mean_slopes * residuals)
-            .sum(1 if len(dquery_scale) == len(query_scale_grads) else (0, 1))
-            .view_as(dquery_scale)
-        )
+        shared_axes = 1 if len(dquery_scale) == len(query_scale_grads) else (0, 1)
+        dquery_scale.copy_((query_scale_grads - mean_slopes * residuals).sum(shared_axes).view_as(dquery_scale))
     if row_grads is not None:
         assert end_sums is not None
         total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads
@@ -223,17 +199,8 @@ def backward(
         total[..., -1] += end_sums[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
     if needs.table or needs.segments:
-        write_bias_gradients(
-            call,
-            head_views,
-            lse,
-            delta,
-            end_sums,
-            fixed_point,
-            (by_queries, by_distance),
-            gradients,
-            needs,
-        )
+        sizes = by_queries, by_distance
+        write_bias_gradients(call, head_views, lse, delta, end_sums, fixed_point, sizes, gradients, needs)
     return gradients
 
 

@@ -15,6 +15,7 @@ from lengthwise.attention.fused.gpu.biases import _find_segment, _look_up
 from lengthwise.attention.fused.gpu.gradients import _load_lse_and_delta, _logit_gradients
 from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
+    FAR,
     GENERAL,
     KNOTS,
     _clamp_index,
@@ -22,6 +23,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _load_keys,
     _load_queries,
     _load_tokens,
+    _locate,
     _to_fixed_point,
     _to_sum_dtype,
 )
@@ -137,13 +139,10 @@ def distance_gradients(
         enabled = tl.load(regular) == 1
     if enabled:
         program = tl.program_id(0)
-        number = program % lines
+        number, _pair, batch, head = _locate(program, lines, sizes.heads)
         diagonal = number - below
-        pair = program // lines
-        batch = pair // sizes.heads
-        head = pair % sizes.heads
-        at = tiles.ends + (batch * tiles.step + number) * 4
         line = batch * tiles.step + number
+        at = tiles.ends + line * 4
         row = tl.arange(0, B)
         distance = sizes.keys - sizes.queries + diagonal * B + row[:, None] - row[None, :]
         entry, feature = _look_up(distance, 0, head, bias, GENERAL, B)
@@ -158,50 +157,37 @@ def distance_gradients(
         segment = -1
         run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
         run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-        for n in range(tl.load(at)):
-            ib, info = _tile_entry(tiles, line, n, 0, 0)
-            dS, _, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view,
-                                                    lse, delta, looked_up, factor, inverse, bias, tokens, sizes, CLEAN,
-                                                    CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
-            if TABLE_GRAD:
-                table_tile += _to_sum_dtype(dS, dtype)
-            if SEGMENT_GRADS:
-                if (info & 0xFF) != segment:
-                    intercept_sums, slope_sums = _flush_segment(
-                        intercept_sums, slope_sums, slot, segment, run_dS, run_dSx
-                    )
-                    run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-                    run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
-                    segment = info & 0xFF
-                run_dS += tl.sum(_to_sum_dtype(dS, dtype), 1)
-                run_dSx += query_scale * tl.sum(_to_sum_dtype(dS, dtype) * feature, 1)
-                a = tl.load(bias.slope + head * bias.segment_step + segment)
-                feature_tile += _to_sum_dtype(dS, dtype) * (a * query_scale)[:, None]
-        if SEGMENT_GRADS:
-            intercept_sums, slope_sums = _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx)
-            for n in range(tl.load(at), tl.load(at + 1)):
-                ib, info = _tile_entry(tiles, line, n, 0, 0)
-                dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view,
-                                                              grad_view, lse, delta, looked_up, factor, inverse, bias,
-                                                              tokens, sizes, KNOTS, CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
-                if TABLE_GRAD:
-                    table_tile += _to_sum_dtype(dS, dtype)
-                feature_tile, intercept_sums, slope_sums = _sum_segments(feature_tile, intercept_sums, slope_sums, slot,
-                                                                         _to_sum_dtype(dS, dtype), visible, feature,
-                                                                         query_scale, info, head, grad_segments,
-                                                                         fixed_point_scale, bias, sizes)  # fmt: skip
-        for n in range(tl.load(at + 2), tl.load(at + 3)):
-            ib, info = _tile_entry(tiles, line, n, 0, 0)
-            dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view,
-                                                          grad_view, lse, delta, looked_up, factor, inverse, bias,
-                                                          tokens, sizes, GENERAL, CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
-            if TABLE_GRAD:
-                table_tile += _to_sum_dtype(dS, dtype)
-            if SEGMENT_GRADS:
-                feature_tile, intercept_sums, slope_sums = _sum_segments(feature_tile, intercept_sums, slope_sums, slot,
-                                                                         _to_sum_dtype(dS, dtype), visible, feature,
-                                                                         query_scale, info, head, grad_segments,
-                                                                         fixed_point_scale, bias, sizes)  # fmt: skip
+        for KIND in tl.static_range(4):
+            if KIND != FAR and (SEGMENT_GRADS or KIND != KNOTS):  # query_gradients handles FAR tiles
+                begin = 0 if KIND == CLEAN else tl.load(at + KIND - 1)
+                for n in range(begin, tl.load(at + KIND)):
+                    ib, info = _tile_entry(tiles, line, n, 0, 0, KIND)
+                    dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
+                                                                  v_view, grad_view, lse, delta, looked_up, factor,
+                                                                  inverse, bias, tokens, sizes, KIND, CAUSAL, B, DIM,
+                                                                  PADDED_DIM)  # fmt: skip
+                    dS = _to_sum_dtype(dS, dtype)
+                    if TABLE_GRAD:
+                        table_tile += dS
+                    if SEGMENT_GRADS and KIND != CLEAN:
+                        feature_tile, intercept_sums, slope_sums = _sum_segments(
+                            feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info,
+                            head, grad_segments, fixed_point_scale, bias, sizes,
+                        )  # fmt: skip
+                    elif SEGMENT_GRADS:
+                        if (info & 0xFF) != segment:
+                            intercept_sums, slope_sums = _flush_segment(
+                                intercept_sums, slope_sums, slot, segment, run_dS, run_dSx
+                            )
+                            run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+                            run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+                            segment = info & 0xFF
+                        run_dS += tl.sum(dS, 1)
+                        run_dSx += query_scale * tl.sum(dS * feature, 1)
+                        a = tl.load(bias.slope + head * bias.segment_step + segment)
+                        feature_tile += dS * (a * query_scale)[:, None]
+            if SEGMENT_GRADS and KIND == CLEAN:
+                intercept_sums, slope_sums = _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx)
         to = program.to(tl.int64) * (2 * B) + tl.arange(0, 2 * B)
         if TABLE_GRAD:
             tl.store(grad_table + to, _sum_diagonals(table_tile, B))
@@ -226,18 +212,14 @@ def position_gradients(
     grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
     """
     if tl.load(regular) == 0:
-        program = tl.program_id(0)
-        number = program % lines
+        number, _pair, batch, head = _locate(tl.program_id(0), lines, sizes.heads)
         diagonal = number - below
-        pair = program // lines
-        batch = pair // sizes.heads
-        head = pair % sizes.heads
         line = batch * tiles.step + number
         at = tiles.ends + line * 4
         second = tl.load(at + 1)
         skip = tl.load(at + 2) - second  # FAR tiles, which query_gradients handles
         for n in range(tl.load(at + 3) - skip):
-            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), 0, 0)
+            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), 0, 0, GENERAL)
             dS, visible, query_scale, distance = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                  v_view, grad_view, lse, delta, None, factor, inverse,
                                                                  bias, tokens, sizes, GENERAL, CAUSAL, B, DIM,

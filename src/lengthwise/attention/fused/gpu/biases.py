@@ -55,17 +55,17 @@ def _gather_window(at, distance, nearest, size, SPAN: tl.constexpr):
 @triton.jit
 @no_type_check
 def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constexpr):
-    """Return the table entry and the distance feature of every pair of a tile that is not FAR; 0 if there is none."""
+    """Return the table entry and the distance feature of every pair of a tile; 0 if there is none, and in FAR tiles."""
     entry = 0.0
     feature = 0.0
-    if bias.table is not None:
+    if bias.table is not None and KIND != FAR:
         column = distance - bias.first
         table = bias.table + head * bias.table_step
         if KIND == GENERAL:
             entry = tl.load(table + _clamp_index(column, bias.table_size))
         else:
             entry = _gather_window(table, column, nearest - bias.first, bias.table_size, SPAN)
-    if bias.slope is not None:
+    if bias.slope is not None and KIND != FAR:
         if KIND == GENERAL:
             feature = tl.load(bias.distance_feature + _clamp_index(distance, bias.feature_size))
         else:

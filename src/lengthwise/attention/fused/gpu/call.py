@@ -50,7 +50,7 @@ class Call:
         if biases.table is None and biases.segments is None and rows.table is None:
             geometry = geometry._replace(position_q=None, position_k=None)  # no bias needs distances
         self.case = Case(biases, rows, geometry, self.queries, self.keys, q.device)
-        self.bias = parts.Bias(*self._tables(), *self._segments(), *self._rows())
+        self.bias = self._bias()
         position_q, position_k, documents, causal, window = geometry
         self.tokens = parts.Tokens(
             position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
@@ -59,27 +59,18 @@ class Call:
         self.factors = {"factor": self.kernel_scale * math.log2(math.e), "inverse": 1 / self.kernel_scale}
         self.constants = {"CAUSAL": causal, "DIM": self.dim, "PADDED_DIM": self.padded_dim}
 
-    def _tables(self) -> tuple[Any, ...]:
-        """Return the fields of `parts.Bias` from `table` to `first`."""
-        table, first, _ = self.case.biases
-        return table, *_size(table, 1), _step(table), first
-
-    def _segments(self) -> tuple[Any, ...]:
-        """Return the fields of `parts.Bias` that belong to the segments."""
+    def _bias(self) -> Any:
+        (table, first, _), (rows, rows_first) = self.case.biases, self.case.rows
         slope, intercept, knots, distance_feature, query_scale = self.case.biases.segments or (None,) * 5
         cell = cell_origin = max_per_cell = None
         if self.case.many_segments:
             assert knots is not None and slope is not None
             cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
-        return (
-            slope, intercept, _step(slope), *_size(slope, 1), knots, distance_feature, *_size(distance_feature, 0),
-            query_scale, _step(query_scale), cell, 0 if cell is None else len(cell), cell_origin, max_per_cell,
+        return self.parts.Bias(
+            table, _size(table, 1), _step(table), first, slope, intercept, _step(slope), _size(slope, 1), knots,
+            distance_feature, _size(distance_feature, 0), query_scale, _step(query_scale), cell, _size(cell, 0), cell_origin,
+            max_per_cell, rows, _size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
         )  # fmt: skip
-
-    def _rows(self) -> tuple[Any, ...]:
-        """Return the fields of `parts.Bias` that belong to the rows."""
-        rows, first = self.case.rows
-        return rows, *_size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), first
 
     @property
     def needs_lists(self) -> bool:
@@ -95,8 +86,8 @@ class Call:
         return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
 
 
-def _size(x: Tensor | None, axis: int) -> tuple[int]:
-    return (0 if x is None else x.shape[axis],)
+def _size(x: Tensor | None, axis: int) -> int:
+    return 0 if x is None else x.shape[axis]
 
 
 def _step(x: Tensor | None, axis: int = 0) -> int:

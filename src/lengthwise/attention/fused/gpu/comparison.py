@@ -26,6 +26,7 @@ WIDE = torch.float64
 # The tolerance relative to the largest number: about ten roundings of float32 sums, and of values stored in half precision.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
+SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,7 @@ class Call:
         intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
         distance_feature = torch.log1p(0.3 * torch.arange(int(self.positions.max()) + 1))
         query_scale = 1 / torch.log1p(0.3 * position_q.float().clamp(min=block / 2))
-        return {
-            "slope": slope,
-            "intercept": intercept,
-            "distance_feature": distance_feature,
-            "query_scale": query_scale,
-        }
+        return dict(zip(SEGMENT_TENSORS, (slope, intercept, distance_feature, query_scale), strict=True))
 
     def difference(self, device: torch.device | str) -> str | None:
         """Return which result of the kernels on the device is wrong, and by how much, or None."""
@@ -146,13 +142,9 @@ class Call:
         if "vectors" in leaves:
             terms.append(RelativeKeyBias(leaves["vectors"], -4, leaves["vector"]))
         if "slope" in leaves:
-            slope = leaves["slope"]
+            slope, intercept, distance_feature, query_scale = (leaves[name] for name in SEGMENT_TENSORS)
             knots = _knots(slope.shape[1]).to(slope)
-            terms.append(
-                PiecewiseLinearBias(
-                    slope, leaves["intercept"], knots, leaves["distance_feature"], leaves["query_scale"]
-                )
-            )
+            terms.append(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale))
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
         rotation = Rotation(span.q[..., None] * frequency, span.k[..., None] * frequency) if self.rotated else None
         return AttentionModifiers(rotation=rotation, terms=tuple(terms))
@@ -181,5 +173,4 @@ def main() -> None:
 
 
 def _message(error: Exception) -> str:
-    """Return the type and the first line of an error."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]

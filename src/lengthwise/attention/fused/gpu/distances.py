@@ -49,82 +49,58 @@ def write_bias_gradients(
     from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
 
     case, biases, (b, h, _) = call.case, call.case.biases, lse.shape
-    _, _, _, dtable, dslope, dintercept, dfeature, _, _ = gradients
+    dtable, dslope, dintercept, dfeature = gradients[3:7]
     coarse, size = sizes
     order, stops, below = tiles.by_distance(case, size.queries, (coarse.queries, coarse.keys))
     lines, block = order.shape[1], size.queries
     slots = 1 if biases.segments is None or case.many_segments else padded(biases.segments.slope.shape[1])
     regular = None if case.geometry.position_q is None else _regular(case)
 
-    scales = fixed_point and fixed_point.scales
-
-    def launch(
-        kernel: Any, table: Tensor | None, distance_feature: Tensor | None, segments: Tensor | None, **more: Any
-    ) -> None:
+    def launch(kernel: Any, *sums: Tensor | None, **more: Any) -> None:
         kernel[(b * h * lines,)](
-            *head_views, lse, delta, table, distance_feature, segments, scales, regular, call.bias,
-            call.tokens, call.tiles((order, stops)), call.sizes, **call.factors, lines=lines, below=below,
+            *head_views, lse, delta, *sums, fixed_point and fixed_point.scales, regular, call.bias, call.tokens,
+            call.tiles((order, stops)), call.sizes, **call.factors, lines=lines, below=below,
             TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments, **call.constants, B=block,
             num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
 
-    table_tiles = lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needs.table else None
-    feature_tiles = lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needs.segments else None
-    sums = (
-        lse.new_zeros(b * h, lines, 2, slots, dtype=sum_dtype(call.q))
-        if needs.segments and not case.many_segments
-        else None
+    table_tiles, feature_tiles = (
+        lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needed else None for needed in needs[:2]
     )
-    int_sums = dict.fromkeys(("table", "distance_feature", "segments"))
+    sums = int_table = int_feature = int_segments = None
+    if needs.segments and not case.many_segments:
+        sums = lse.new_zeros(b * h, lines, 2, slots, dtype=sum_dtype(call.q))
     if needs.segments and (case.many_segments or regular is not None):
-        assert biases.segments is not None
-        int_sums["segments"] = torch.zeros((2, *biases.segments.slope.shape), dtype=torch.long, device=lse.device)
-    launch(
-        distance_gradients,
-        table_tiles,
-        feature_tiles,
-        int_sums["segments"] if case.many_segments else sums,
-        SLOTS=slots,
-    )
+        int_segments = lse.new_zeros(2, *dslope.shape, dtype=torch.long)
+    launch(distance_gradients, table_tiles, feature_tiles, int_segments if case.many_segments else sums, SLOTS=slots)
     if regular is not None:
-        if needs.table:
-            int_sums["table"] = torch.zeros_like(dtable, dtype=torch.long)
-        if needs.segments:
-            int_sums["distance_feature"] = torch.zeros_like(dfeature, dtype=torch.long)
-        launch(
-            position_gradients,
-            int_sums["table"],
-            int_sums["distance_feature"],
-            int_sums["segments"],
-        )
+        int_table = torch.zeros_like(dtable, dtype=torch.long) if needs.table else None
+        int_feature = torch.zeros_like(dfeature, dtype=torch.long) if needs.segments else None
+        launch(position_gradients, int_table, int_feature, int_segments)
 
     offset = call.keys - call.queries
     start = offset - (below + 1) * block  # the distance of the first entry
     if table_tiles is not None:
-        assert biases.table is not None and end_sums is not None
-        total = _fold_into_columns(
-            _unfold(table_tiles.view(b, h, lines, 2, block).sum(0)), start - biases.first, dtable.shape[1]
-        )
+        assert end_sums is not None
+        tiles_by_head = table_tiles.view(b, h, lines, 2, block).sum(0)
+        total = _fold_into_columns(_unfold(tiles_by_head), start - biases.first, dtable.shape[1])
         total[:, 0] += end_sums[0].sum((0, 2), dtype=_SUM_DTYPE)
         total[:, -1] += end_sums[1].sum((0, 2), dtype=_SUM_DTYPE)
         dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
-        if int_sums["table"] is not None:
-            assert fixed_point is not None
-            dtable += fixed_point.decode(int_sums["table"], 0)
+        if int_table is not None and fixed_point is not None:
+            dtable += fixed_point.decode(int_table, 0)
     if feature_tiles is not None:
         total = _unfold(feature_tiles.view(1, b * h, lines, 2, block).sum(1))
         dfeature.copy_(_fold_into_columns(total, start, len(dfeature))[0])
-        if int_sums["distance_feature"] is not None:
-            assert fixed_point is not None
-            dfeature += fixed_point.decode(int_sums["distance_feature"], 1)
+        if int_feature is not None and fixed_point is not None:
+            dfeature += fixed_point.decode(int_feature, 1)
         for n, to in enumerate((dintercept, dslope)):
             to.zero_()
             if sums is not None:
                 heads = sums.view(b, h, lines, 2, slots).sum((0, 2), dtype=_SUM_DTYPE)[:, n, : to.shape[1]]
                 to += heads if len(to) == h else heads.sum(0, keepdim=True)
-            if int_sums["segments"] is not None:
-                assert fixed_point is not None
-                to += fixed_point.decode(int_sums["segments"][n], 2 + n)
+            if int_segments is not None and fixed_point is not None:
+                to += fixed_point.decode(int_segments[n], 2 + n)
 
 
 def _unfold(x: Tensor) -> Tensor:

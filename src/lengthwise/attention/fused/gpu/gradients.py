@@ -14,10 +14,8 @@ import triton.language as tl
 
 from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
 from lengthwise.attention.fused.gpu.parts import (
-    CLEAN,
     FAR,
     GENERAL,
-    KNOTS,
     LOG2E,
     _clamp_index,
     _distances,
@@ -25,13 +23,20 @@ from lengthwise.attention.fused.gpu.parts import (
     _load_keys,
     _load_queries,
     _load_tokens,
+    _locate,
     _masked_dot,
     _store_tokens,
     _to_fixed_point,
     _to_sum_dtype,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks, _visible_query_blocks
+from lengthwise.attention.fused.gpu.visits import (
+    _loop_bounds,
+    _occurs,
+    _tile_entry,
+    _visible_key_blocks,
+    _visible_query_blocks,
+)
 
 
 @triton.jit
@@ -39,11 +44,7 @@ from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _vi
 def inner_products(
     out_view, grad_view, delta, sizes, blocks, BM: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr
 ):  # fmt: skip
-    program = tl.program_id(0)
-    block = program % blocks
-    pair = program // blocks
-    batch = pair // sizes.heads
-    head = pair % sizes.heads
+    block, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     out = _load_tokens(out_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
     grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
     number = block * BM + tl.arange(0, BM)
@@ -82,11 +83,7 @@ def _accumulate_dk_dv(
     q = _load_tokens(q_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
     s = _dot(k, tl.trans(q))
     distance = _distances(queries, keys, KIND, True)
-    entry, feature = 0.0, 0.0
-    if KIND != FAR:
-        entry, feature = _look_up(
-            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
-        )
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(BM, BN))
     s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, True)
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
     p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[None, :])
@@ -107,44 +104,25 @@ def key_gradients(
     q_view, k_view, v_view, grad_view, dk_view, dv_view, lse, delta, bias, tokens, tiles, sizes, factor, inverse, scale,
     blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    jb = program % blocks
-    pair = program // blocks
-    kv_heads = sizes.heads // sizes.group
-    batch = pair // kv_heads
-    kv_head = pair % kv_heads
+    jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     keys = _load_keys(batch, jb, sizes, tokens, BN)
     low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, tokens, CAUSAL, BM, BN)
     line = batch * tiles.step + jb
-    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+    starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     dk = tl.zeros([BN, PADDED_DIM], tl.float32)
     dv = tl.zeros([BN, PADDED_DIM], tl.float32)
     for g in range(sizes.group):
         head = kv_head * sizes.group + g
-        for n in range(start, first):
-            block, info = _tile_entry(tiles, line, n, first, 0)
-            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
-                                       factor, inverse, bias, tokens, sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-        if tiles.order is not None:
-            if bias.slope is not None:
-                for n in range(first, second):
-                    block, info = _tile_entry(tiles, line, n, 0, 0)
+        for KIND in tl.static_range(4):
+            if _occurs(tiles, bias, KIND):
+                for n in range(starts[KIND], ends[KIND]):
+                    block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                     dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
-                                               info, factor, inverse, bias, tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM,
+                                               info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL, BM, BN, DIM,
                                                PADDED_DIM)  # fmt: skip
-            elif (bias.table is not None) or (bias.rows is not None):
-                for n in range(second, third):
-                    block, info = _tile_entry(tiles, line, n, 0, 0)
-                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
-                                               info, factor, inverse, bias, tokens, sizes, FAR, CAUSAL, BM, BN, DIM,
-                                               PADDED_DIM)  # fmt: skip
-        for n in range(rest, last):
-            block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
-            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
-                                       factor, inverse, bias, tokens, sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
     _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
     _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
 
@@ -192,11 +170,7 @@ def _accumulate_dq(
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     distance = _distances(queries, keys, KIND, False)
-    entry, feature = 0.0, 0.0
-    if KIND != FAR:
-        entry, feature = _look_up(
-            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (q.shape[0] if q.shape[0] > BN else BN)
-        )
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(q.shape[0], BN))
     dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
                                                                    feature, queries, keys, head, info, factor, inverse,
                                                                    bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
@@ -257,57 +231,28 @@ def query_gradients(
     of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
     table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
-    program = tl.program_id(0)
-    ib = blocks - 1 - program % blocks  # longest first
-    pair = program // blocks
-    batch = pair // sizes.heads
-    head = pair % sizes.heads
+    number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
+    ib = blocks - 1 - number  # longest first
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
     low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
-    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+    starts, stops = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     zeros = tl.zeros([BM], tl.float32)
     zeros_sum = _to_sum_dtype(zeros, q.dtype)
     zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
-    state = (
-        tl.zeros([BM, PADDED_DIM], tl.float32),
-        zeros64,
-        zeros_sum,
-        zeros_sum,
-        zeros,
-        zeros,
-        zeros64,
-        zeros64,
-        zeros,
-        zeros,
-    )
-    for n in range(start, first):
-        block, info = _tile_entry(tiles, line, n, first, 0)
-        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
-                               head, queries, block, info, factor, inverse, bias, tokens, sizes, CLEAN, TABLE_GRAD,
-                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
-    if tiles.order is not None:
-        if bias.slope is not None:
-            for n in range(first, second):
-                block, info = _tile_entry(tiles, line, n, 0, 0)
+    dq = tl.zeros([BM, PADDED_DIM], tl.float32)
+    state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, zeros64, zeros64, zeros, zeros)
+    for KIND in tl.static_range(4):
+        if _occurs(tiles, bias, KIND):
+            for n in range(starts[KIND], stops[KIND]):
+                block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
-                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KNOTS,
+                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KIND,
                                        TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
-        elif (bias.table is not None) or (bias.rows is not None):
-            for n in range(second, third):
-                block, info = _tile_entry(tiles, line, n, 0, 0)
-                state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
-                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, FAR,
-                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
-    for n in range(rest, last):
-        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
-        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
-                               head, queries, block, info, factor, inverse, bias, tokens, sizes, GENERAL, TABLE_GRAD,
-                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
 
     _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)
     exists = queries[1] < sizes.queries

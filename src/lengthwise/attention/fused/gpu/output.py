@@ -7,21 +7,19 @@ import triton.language as tl
 
 from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
 from lengthwise.attention.fused.gpu.parts import (
-    CLEAN,
-    FAR,
     GENERAL,
-    KNOTS,
     LN2,
     _distances,
     _dot,
     _load_keys,
     _load_queries,
     _load_tokens,
+    _locate,
     _masked_dot,
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _tile_entry, _visible_key_blocks
 
 
 @triton.jit
@@ -31,18 +29,13 @@ def _attend(
     KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Process one more block of keys."""
     acc, row_sum, row_max = state
     full: tl.constexpr = KIND != GENERAL
     keys = _load_keys(batch, block, sizes, tokens, BN)
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     s = _dot(q, tl.trans(k))
     distance = _distances(queries, keys, KIND, False)
-    entry, feature = 0.0, 0.0
-    if KIND != FAR:
-        entry, feature = _look_up(
-            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
-        )
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(BM, BN))
     s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False)
     visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
     if KIND == GENERAL:
@@ -69,11 +62,8 @@ def attend(
     """
     program = tl.program_id(0)
     split = program % splits
-    program = program // splits
-    ib = blocks - 1 - program % blocks  # longest first
-    pair = program // blocks
-    batch = pair // sizes.heads
-    head = pair % sizes.heads
+    number, _, batch, head = _locate(program // splits, blocks, sizes.heads)
+    ib = blocks - 1 - number  # longest first
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
 
@@ -86,32 +76,19 @@ def attend(
         clean_low = tl.minimum(tl.maximum(clean_low, low), high)
         clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
     line = batch * tiles.step + ib
-    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+    starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     state = (
         tl.zeros([BM, PADDED_DIM], tl.float32), tl.zeros([BM], tl.float32), tl.full([BM], float("-inf"), tl.float32)
     )  # fmt: skip
-    for n in range(start, first):
-        block, info = _tile_entry(tiles, line, n, first, 0)
-        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
-                        sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-    if tiles.order is not None:
-        if bias.slope is not None:
-            for n in range(first, second):
-                block, info = _tile_entry(tiles, line, n, 0, 0)
+    for KIND in tl.static_range(4):
+        if _occurs(tiles, bias, KIND):
+            for n in range(starts[KIND], ends[KIND]):
+                block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
+                if KIND == GENERAL and tiles.order is None and bias.slope is not None:
+                    info = (bias.segments - 1) * 256  # any segment
                 state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
-                                tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-        elif (bias.table is not None) or (bias.rows is not None):
-            for n in range(second, third):
-                block, info = _tile_entry(tiles, line, n, 0, 0)
-                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
-                                tokens, sizes, FAR, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-    for n in range(rest, last):
-        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
-        if tiles.order is None and bias.slope is not None:
-            info = (bias.segments - 1) * 256  # any segment
-        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
-                        sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                                tokens, sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
 
     acc, row_sum, row_max = state
     acc = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]

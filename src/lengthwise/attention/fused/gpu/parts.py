@@ -111,17 +111,17 @@ class Tiles(NamedTuple):
 
 @triton.jit
 @no_type_check
+def _locate(program, blocks, heads):
+    """Return the block of a program, the number of its pair of batch and head, the batch and the head."""
+    pair = program // blocks
+    return program % blocks, pair, pair // heads, pair % heads
+
+
+@triton.jit
+@no_type_check
 def _load_tokens(
-    view,
-    batch,
-    head,
-    start,
-    limit,
-    BLOCK: tl.constexpr,
-    DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr,
-    FULL: tl.constexpr,
-):
+    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr, FULL: tl.constexpr
+):  # fmt: skip
     """Load tokens start ... start + BLOCK of a head, with zeros past its end. FULL: none lies past it."""
     base = view.at + batch.to(tl.int64) * view.batch + head.to(tl.int64) * view.head + start.to(tl.int64) * view.token
     t = tl.arange(0, BLOCK)
@@ -230,13 +230,11 @@ def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, F
     if bias.query_scale is not None:
         query_scale = _load_per_query(bias.query_scale + batch * bias.query_scale_step, number, number, sizes, FULL)
     row, rows = number, 0
-    if (
-        bias.rows is not None
-    ):  # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers
+    if bias.rows is not None:
+        # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers.
         row = tl.arange(0, SIZE) * bias.rows_size
-        rows = (
-            batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + (block * SIZE).to(tl.int64) * bias.rows_size
-        )
+        start = (block * SIZE).to(tl.int64) * bias.rows_size
+        rows = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + start
     return i0, number, i, position, document, query_scale, row, rows
 
 

@@ -4,6 +4,7 @@ A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB fo
 computed on the device without waiting for it.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,9 +48,7 @@ class Case:
         return max((len(x) for x in tensors if x is not None), default=1)
 
 
-Kinds = Callable[
-    [Tensor, Tensor], tuple[Tensor, Tensor]
-]  # blocks of queries, of keys -> kind, what else there is to say
+Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
 
 
 def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None = None) -> Kinds:
@@ -117,23 +116,14 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
         if case.many_segments:
             return torch.where(visible & inside, KNOTS, kind), info * 0
         scale_low, scale_high = _range_of(scale_range, q)
-        feature_low, feature_high = (
-            x[d.clamp(0, len(segments.distance_feature) - 1)]
-            for x, d in ((feature_min, nearest), (feature_max, furthest))
-        )
-        ends = [
-            distance_feature * query_scale
-            for distance_feature in (feature_low, feature_high)
-            for query_scale in (scale_low, scale_high)
-        ]
+        last = len(segments.distance_feature) - 1
+        feature_low, feature_high = feature_min[nearest.clamp(0, last)], feature_max[furthest.clamp(0, last)]
+        ends = [feature * scale for feature in (feature_low, feature_high) for scale in (scale_low, scale_high)]
         low = torch.minimum(torch.minimum(ends[0], ends[1]), torch.minimum(ends[2], ends[3]))
         high = torch.maximum(torch.maximum(ends[0], ends[1]), torch.maximum(ends[2], ends[3]))
-        knots_below, knots_up_to = (
-            torch.searchsorted(
-                segments.knots, torch.nan_to_num(x, nan=nan, posinf=torch.inf, neginf=-torch.inf), right=True
-            )
-            for x, nan in ((low, -torch.inf), (high, torch.inf))
-        )
+        finite = functools.partial(torch.nan_to_num, posinf=torch.inf, neginf=-torch.inf)
+        knots_below = torch.searchsorted(segments.knots, finite(low, nan=-torch.inf), right=True)
+        knots_up_to = torch.searchsorted(segments.knots, finite(high, nan=torch.inf), right=True)
         kind = torch.where(visible & inside, torch.where(knots_below == knots_up_to, CLEAN, KNOTS), kind)
         return kind, knots_below + 256 * (knots_up_to - knots_below)
 

@@ -150,10 +150,7 @@ def _driver() -> str:
 def _sources() -> str:
     """A hash of all that a comparison runs of ours."""
     found = hashlib.sha256()
-    for path in [
-        *sorted(_ATTENTION.rglob("*.py")),
-        *(_ATTENTION.with_name(f"{name}.py") for name in ("forms", "span")),
-    ]:
+    for path in [*sorted(_ATTENTION.rglob("*.py")), *map(_ATTENTION.with_name, ("forms.py", "span.py"))]:
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
@@ -190,7 +187,6 @@ def _alone(name: str) -> Iterator[bool]:
 
 
 def _compare(form: Form, device: torch.device, name: str) -> Verdict:
-    """Run comparison.py in a process of its own."""
     print(f"lengthwise: comparing its GPU kernels ({form}) with the reference on {name}, once (this can take minutes)",
           file=sys.stderr, flush=True)  # fmt: skip
     try:
@@ -239,7 +235,6 @@ def _kill(process: "subprocess.Popen[str]") -> None:
 
 
 def _answer(line: str) -> Verdict:
-    """What comparison.py says in its last line."""
     try:
         found = json.loads(line)
         result, reason = found["result"], found["reason"]

@@ -5,13 +5,16 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, KNOTS
+
 
 @triton.jit
 @no_type_check
-def _tile_entry(tiles, line, n, past, skip):
-    """Return the other block of the n-th tile, and its info. Without lists the block is n, plus `skip` from `past` on."""
+def _tile_entry(tiles, line, n, clean_low, clean_high, KIND: tl.constexpr):
+    """Return the other block of the n-th tile, and its info. Without lists the GENERAL blocks are those around the CLEAN ones."""
     if tiles.order is None:
-        return n + tl.where(n >= past, skip, 0), 0
+        skip = clean_high - clean_low if KIND == GENERAL else 0
+        return n + tl.where(n >= clean_low, skip, 0), 0
     else:
         entry = tl.load(tiles.order + line.to(tl.int64) * tiles.width + n)
         return entry & 0xFFFF, entry >> 16
@@ -20,22 +23,35 @@ def _tile_entry(tiles, line, n, past, skip):
 @triton.jit
 @no_type_check
 def _loop_bounds(tiles, line, low, high, clean_low, clean_high):
-    """Return where the loop of CLEAN begins, where each kind ends, and where GENERAL begins and ends.
+    """Return where the loop of each kind of tiles begins and ends.
 
     Without lists, tiles from clean_low to clean_high are CLEAN, and those on either side are GENERAL.
     """
     if tiles.order is None:
-        return clean_low, clean_high, clean_high, clean_high, low, high - (clean_high - clean_low)
+        general_end = high - (clean_high - clean_low)
+        return (clean_low, clean_high, clean_high, low), (clean_high, clean_high, clean_high, general_end)
     else:
         at = tiles.ends + line * 4
-        third = tl.load(at + 2)
-        return 0, tl.load(at), tl.load(at + 1), third, third, tl.load(at + 3)
+        first, second, third = tl.load(at), tl.load(at + 1), tl.load(at + 2)
+        return (0, first, second, third), (first, second, third, tl.load(at + 3))
+
+
+@triton.jit
+@no_type_check
+def _occurs(tiles, bias, KIND: tl.constexpr):
+    """Whether a call may have tiles of a kind."""
+    if KIND == KNOTS:
+        return (tiles.order is not None) and (bias.slope is not None)
+    elif KIND == FAR:
+        has_table = (bias.table is not None) or (bias.rows is not None)
+        return (tiles.order is not None) and (bias.slope is None) and has_table
+    else:
+        return True
 
 
 @triton.jit
 @no_type_check
 def _only_indices_matter(bias, tokens):
-    """Whether there is no bias and there are no documents."""
     return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (tokens.documents is None)
 
 
