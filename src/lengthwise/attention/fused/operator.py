@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._library.custom_ops import CustomOpDef
+from torch.library import CustomOpDef  # type: ignore[attr-defined]  # its __all__ lacks the type that custom_op returns
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention.fused import arguments as schemas
