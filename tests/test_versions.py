@@ -36,9 +36,9 @@ def complaint(make: Any) -> str | None:
 
 
 def test_changed_results_ask_for_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    bias, write, positions = ALiBi.bias, Copy._make_pairs, Shift.draw
+    bias, write, positions = ALiBi.bias, Copy.make_pairs, Shift.draw
     monkeypatch.setattr(ALiBi, "bias", lambda self, distance: bias(self, distance) * (1 + 1e-6))
-    monkeypatch.setattr(Copy, "_make_pairs", lambda self, symbols, length: write(self, symbols.flip(1), length))
+    monkeypatch.setattr(Copy, "make_pairs", lambda self, symbols, length: write(self, symbols.flip(1), length))
     monkeypatch.setattr(Shift, "draw", lambda self, rows, tokens, g: positions(self, rows, tokens, g) + 1)
     for make, file in ((ALiBi, "encodings/alibi"), (Copy, "tasks/copy"), (Shift, "positions/shift")):
         said = complaint(make)

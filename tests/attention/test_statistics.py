@@ -165,7 +165,7 @@ SCENES = 18
 def kernel(monkeypatch):
     monkeypatch.setattr(BACKENDS["reference"], "statistics", None)
     yield
-    cpu._forced_target = -1
+    cpu.forced_target = -1
 
 
 @pairwise(name=CASES, scene=range(SCENES), size=SIZES, block=BLOCKS)
@@ -205,7 +205,7 @@ def test_the_kernel_on_every_target(name, scene, size):
     wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
     asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
     require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
-    for cpu._forced_target in TARGETS:
+    for cpu.forced_target in TARGETS:
         require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
 
 

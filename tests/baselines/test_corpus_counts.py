@@ -140,10 +140,10 @@ class Uniform(nn.Module):
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    untrained._cached_curve.cache_clear()
+    untrained.cached_curve.cache_clear()
     text._models.clear()
     yield
-    untrained._cached_curve.cache_clear()
+    untrained.cached_curve.cache_clear()
     text._models.clear()
 
 

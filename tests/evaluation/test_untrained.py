@@ -68,9 +68,9 @@ def run_of(task: type[LinearRegression] = LinearRegression) -> Run:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    untrained._cached_curve.cache_clear()
+    untrained.cached_curve.cache_clear()
     yield
-    untrained._cached_curve.cache_clear()
+    untrained.cached_curve.cache_clear()
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_lasso_is_fitted_at_the_lengths_asked_alone(asked_for: list[tuple[str, l
 
 
 def test_what_is_kept_is_bounded() -> None:
-    assert untrained._cached_curve.cache_info().maxsize == 256
+    assert untrained.cached_curve.cache_info().maxsize == 256
 
 
 def test_a_stop_comes_between_baselines() -> None:

@@ -196,14 +196,14 @@ def test_the_bootstrap_by_hand():
     assert low.tolist() == pytest.approx([0.1, 5.0])  # means 0, 1, 1, 1, 2; 2.5 % of 4 steps
     assert high.tolist() == pytest.approx([1.9, 5.0])
     asked = question_of("duplicates", 6)
-    assert torch.equal(scores._resamples(asked), scores._resamples(asked))
-    assert scores._resamples(asked).shape == (100, 100)
+    assert torch.equal(scores.draw_resamples(asked), scores.draw_resamples(asked))
+    assert scores.draw_resamples(asked).shape == (100, 100)
 
 
 def test_what_is_not_finite_is_none(probed):
     made = prompts_of(question_of("duplicates", 6, 15), 2)[0]
     values = torch.full((4, len(made.examples)), math.inf).double()
-    found = scores._prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
+    found = scores.prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
     assert found["score"] is None
     json.dumps(found, allow_nan=False)
 

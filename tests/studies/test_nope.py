@@ -62,7 +62,7 @@ def test_a_study_trains_on_the_published_number_of_examples(path: Path) -> None:
             assert training.train_examples is None
             continue
         given = isinstance(task, FiniteTask)
-        whole = len(task._training_examples(training.min_length, training.train_length)) if given else 100_000
+        whole = len(task.training_examples(training.min_length, training.train_length)) if given else 100_000
         assert training.train_examples == whole
 
 

@@ -5,7 +5,7 @@ import torch
 
 from lengthwise.positions import Digits
 from lengthwise.tasks import Addition, generator
-from lengthwise.tasks.addition import _sum
+from lengthwise.tasks.addition import sum_of
 from lengthwise.tasks.splits import held_out
 
 
@@ -31,14 +31,14 @@ def test_sums_are_right(length, split):
 def test_carries_run_through_nines():
     """Every pair of two digits, and the long runs that random numbers hardly have."""
     every = torch.cartesian_prod(*[torch.arange(10)] * 4)
-    rows = _sum(every[:, :2], every[:, 2:]).tolist()
+    rows = sum_of(every[:, :2], every[:, 2:]).tolist()
     for digits, row in zip(every.tolist(), rows, strict=True):
         a, b = 10 * digits[0] + digits[1], 10 * digits[2] + digits[3]
         assert [d for d in row if d >= 0] == [int(d) for d in (str(a + b) if a + b > 99 else f"{a + b:02}")]
     generate = generator(0)
     first = torch.randint(10, (500, 30), generator=generate)
     second = torch.where(torch.rand((500, 30), generator=generate) < 0.9, 9 - first, first)
-    for a, b, row in zip(first.tolist(), second.tolist(), _sum(first, second).tolist(), strict=True):
+    for a, b, row in zip(first.tolist(), second.tolist(), sum_of(first, second).tolist(), strict=True):
         total = int("".join(map(str, a))) + int("".join(map(str, b)))
         assert int("".join(str(d) for d in row if d >= 0)) == total
 
@@ -77,7 +77,7 @@ def test_who_runs_out_has_all_of_its_questions():
     task = Addition()
     digits = torch.cartesian_prod(torch.arange(1, 10), torch.arange(10), torch.arange(10))
     two, one = digits[:, :2], torch.stack([torch.full((len(digits),), -1), digits[:, 2]], 1)
-    there = [int(held_out(task._lazy_pairs(*rows).questions).sum()) for rows in ((two, one), (one, two))]
+    there = [int(held_out(task.lazy_pairs(*rows).questions).sum()) for rows in ((two, one), (one, two))]
     found = sizes_of(task, task.examples(0, 5000, 2))
     assert found == dict.fromkeys([(2, 1), (1, 2), (2, 2)], min(there))
     assert len(task.examples(0, 10**12, 2)) == 3 * min(there), "however many are asked for"
@@ -121,7 +121,7 @@ def test_numbers_are_uniform():
 
 def test_the_example_of_the_docstring_and_the_published_text():
     task = Addition()
-    batch = task.pack(task._lazy_pairs(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).compute())
+    batch = task.pack(task.lazy_pairs(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).compute())
     assert task.render(batch) == [{"input": "5 7 + 6 8", "target": "1 2 5", "length": 2}]
     assert task.texts(batch) == [{"prompt": "Compute 5 7 + 6 8 ? ", "separator": "", "target": "The answer is 1 2 5."}]
     assert task.repository_text(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (

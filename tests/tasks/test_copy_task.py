@@ -34,7 +34,7 @@ def test_a_sequence_is_what_the_docstring_shows(symbols, length, split):
 
 def test_the_example_of_the_docstring():
     task = Copy()
-    batch = task.pack(task._make_pairs(torch.tensor([[0, 1, 2]]), 3))
+    batch = task.pack(task.make_pairs(torch.tensor([[0, 1, 2]]), 3))
     assert batch.inputs.tolist() == [[task.bos, 0, 1, 2, task.sep, 0, 1, 2]]
     assert batch.targets.tolist() == [[0, 1, 2, task.sep, 0, 1, 2, task.eos]]
     assert task.render(batch) == [{"input": "a b c", "target": "a b c", "length": 3}]
@@ -42,7 +42,7 @@ def test_the_example_of_the_docstring():
 
 def test_many_symbols_are_shown_as_numbers():
     task = Copy(symbols=100)
-    assert task.render(task.pack(task._make_pairs(torch.tensor([[99, 0]]), 2)))[0]["input"] == "99 0"
+    assert task.render(task.pack(task.make_pairs(torch.tensor([[99, 0]]), 2)))[0]["input"] == "99 0"
 
 
 @given(st.integers(2, 12), st.integers(1, 12))

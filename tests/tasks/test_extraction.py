@@ -86,13 +86,13 @@ def agrees(monkeypatch, every):
     """The cheap extraction finds what `ast` and `tokenize` find, in every n-th module of the standard library."""
     root = Path(sysconfig.get_path("stdlib"))
     docstrings: list[bytes] = []
-    real = extraction._docstring
+    real = extraction.docstring_of
 
     def spy(literal, prefix):
         docstrings.extend(found := real(literal, prefix))
         return found
 
-    monkeypatch.setattr(extraction, "_docstring", spy)
+    monkeypatch.setattr(extraction, "docstring_of", spy)
     for name in list(stdlib.modules(root))[::every]:
         source = (root / name).read_bytes()
         docstrings.clear()

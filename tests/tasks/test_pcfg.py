@@ -10,7 +10,17 @@ import torch
 
 from lengthwise.config import ConfigError, choose
 from lengthwise.tasks import PCFG, generator
-from lengthwise.tasks.pcfg import BINARY, KINDS, SYMBOLS, UNARY, WORDS, _answer, _questions, _trees, training_sizes
+from lengthwise.tasks.pcfg import (
+    BINARY,
+    KINDS,
+    SYMBOLS,
+    UNARY,
+    WORDS,
+    answer_to,
+    draw_questions,
+    draw_trees,
+    training_sizes,
+)
 
 TESTS = {9: 3232, 10: 2296, 11: 1738, 12: 1175, 13: 811, 14: 631, 15: 411, 16: 271, 17: 225, 18: 154, 19: 103, 20: 68}
 TESTS |= {21: 67, 22: 46, 23: 34, 24: 18, 25: 28, 26: 5, 27: 6, 28: 5, 29: 2, 30: 4, 32: 2, 35: 1}
@@ -34,7 +44,7 @@ TESTS |= {21: 67, 22: 46, 23: 34, 24: 18, 25: 28, 26: 5, 27: 6, 28: 5, 29: 2, 30
     ],
 )
 def test_published_examples(question, answer):
-    found = _answer([WORDS.index(word) for word in question.split()], 100)
+    found = answer_to([WORDS.index(word) for word in question.split()], 100)
     assert [WORDS[n] for n in found] == answer.split()
 
 
@@ -103,7 +113,7 @@ def test_no_question_and_no_string_occurs_twice(length):
 
 def test_texts_are_below_500_letters():
     """A quarter of the questions of 30 functions would be longer."""
-    sizes = [len(" ".join(WORDS[n] for n in question)) for question in itertools.islice(_questions(30), 3000)]
+    sizes = [len(" ".join(WORDS[n] for n in question)) for question in itertools.islice(draw_questions(30), 3000)]
     assert 490 < max(sizes) < 500
 
 
@@ -151,7 +161,7 @@ def test_trees_have_the_grammar_s_chances_given_their_size(size):
             wanted[tree] *= own[kind]
     total = sum(wanted.values())
     number = 40_000
-    drawn = Counter(tuple(KINDS[k] for k in row) for row in _trees(generator("trees", size), number, size).tolist())
+    drawn = Counter(tuple(KINDS[k] for k in row) for row in draw_trees(generator("trees", size), number, size).tolist())
     assert set(drawn) <= set(wanted)
     for tree, part in wanted.items():
         expected = float(part / total)
@@ -159,7 +169,7 @@ def test_trees_have_the_grammar_s_chances_given_their_size(size):
 
 
 def test_functions_of_a_kind_are_equally_frequent():
-    names = Counter(word for question in itertools.islice(_questions(5), 8000) for word in question if word < 10)
+    names = Counter(word for question in itertools.islice(draw_questions(5), 8000) for word in question if word < 10)
     for kinds in (range(6), range(6, 10)):
         total = sum(names[k] for k in kinds)
         for k in kinds:
@@ -167,7 +177,7 @@ def test_functions_of_a_kind_are_equally_frequent():
 
 
 def test_long_answers_are_left_out_and_nothing_else():
-    drawn = list(itertools.islice(_questions(9), 3000))
+    drawn = list(itertools.islice(draw_questions(9), 3000))
     for longest in (20, 100):
         task = PCFG(longest=longest)
         kept = [task.ids(question) for question, _ in task.pairs(task.pack(task.all_examples(9)))]

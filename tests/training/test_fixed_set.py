@@ -126,7 +126,7 @@ def test_where_there_are_few_questions_some_have_several_numbers():
 def test_a_given_set_is_numbered_itself():
     """All of its examples are read once in each epoch, if so many are asked for; of fewer always the same."""
     task = SCAN(split="tr25")
-    count = len(task._training_examples(1, 5))
+    count = len(task.training_examples(1, 5))
     run = a_run(SCAN, settings={"split": "tr25"}, train_length=5, min_length=1, train_examples=count, batch_size=64)
     read = examples(run, 2 * count // 64)
     assert count > 300

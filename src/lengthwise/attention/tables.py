@@ -121,7 +121,7 @@ def lookup(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Te
     return _Lookup.apply(table, index)
 
 
-def _scatter_is_deterministic(x: Tensor) -> bool:
+def scatter_is_deterministic(x: Tensor) -> bool:
     """Whether scatter_add_ always adds in the same order on the device of `x`. Elsewhere index_put_ is used, which sorts first."""
     return x.device.type == "cpu"
 
@@ -129,7 +129,7 @@ def _scatter_is_deterministic(x: Tensor) -> bool:
 def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
     """Return the sums of grad [r, ...] over each index, [r, entries]."""
     flat = index.flatten()
-    if not _scatter_is_deterministic(grad):
+    if not scatter_is_deterministic(grad):
         sums = torch.zeros(entries, len(grad), dtype=grad.dtype, device=grad.device)
         return sums.index_put_((flat.long(),), grad.flatten(1).T, accumulate=True).T
     # In float64, because up to a million numbers are added to a few sums, one after the other.
@@ -168,7 +168,7 @@ class _ScatterColumns(torch.autograd.Function):
 
 def _scatter_columns(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
     *lead, _ = pairs.shape
-    if _scatter_is_deterministic(pairs):
+    if scatter_is_deterministic(pairs):
         return pairs.new_zeros(*lead, entries).scatter_add_(-1, column, pairs)
     row = torch.arange(pairs[..., 0].numel(), device=pairs.device).view(*lead, 1) * entries
     sums = pairs.new_zeros(pairs[..., 0].numel() * entries)

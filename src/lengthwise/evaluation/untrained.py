@@ -51,7 +51,7 @@ def baseline_scores(
     examples_hash = _hash(examples) if baselines else ""
     for baseline in baselines:
         task_class = f"{type(task).__module__}.{type(task).__qualname__}"
-        curve = _cached_curve(examples_hash, task_class, task.metric.name, baseline.name, baseline.fitted_on)
+        curve = cached_curve(examples_hash, task_class, task.metric.name, baseline.name, baseline.fitted_on)
         missing = [n for n in lengths if n not in curve]
         if missing:
             all_prefixes = isinstance(task, PrefixTask) and not baseline.fit_per_length
@@ -98,7 +98,7 @@ def _curve(task: str, baseline: Baseline, examples: Batch, lengths: Sequence[int
 
 
 @lru_cache(maxsize=256)  # a curve has one number for each length
-def _cached_curve(*key: str) -> Curve:
+def cached_curve(*key: str) -> Curve:
     """Return the cached part of a curve, at first empty; the caller adds to it in place."""
     return {}
 

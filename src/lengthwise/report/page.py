@@ -118,7 +118,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             "label": series.label,
             "remark": remark(task, series),
             "look": looks[series.label],
-            "cells": [_cell(task, series.point_at(length), length) for length in task.lengths],
+            "cells": [cell_of(task, series.point_at(length), length) for length in task.lengths],
         }
         for series in task.ranked(longest)
     ]
@@ -206,7 +206,7 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
     ]
 
 
-def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any]:
+def cell_of(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any]:
     if point is None:
         return {"mean": "–", "spread": "", "sort": "", "kind": "empty", "title": "no score yet"}
     best = task.best(length)

@@ -76,11 +76,11 @@ class Addition(ScratchpadTask):
     def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> LazyPairs:
         first = torch.where(kinds < length, length, kinds - length + 1)
         second = torch.where(kinds < length, kinds + 1, length)
-        return self._lazy_pairs(*(_draw_numbers(generator, sizes, length) for sizes in (first, second)))
+        return self.lazy_pairs(*(_draw_numbers(generator, sizes, length) for sizes in (first, second)))
 
     def all_examples(self, length: int) -> Pairs | None:
         operands = combinations([10, 10]) if length == 1 else None
-        return None if operands is None else self._lazy_pairs(operands[:, :1], operands[:, 1:]).compute()
+        return None if operands is None else self.lazy_pairs(operands[:, :1], operands[:, 1:]).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 2 * length + 1, length + 1
@@ -148,9 +148,9 @@ class Addition(ScratchpadTask):
     def _remaining(self, digits: str) -> str:
         return digits if self.zeros == "keep" or not digits else digits.lstrip("0") or "0"
 
-    def _lazy_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> LazyPairs:
+    def lazy_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> LazyPairs:
         """Return the examples with these digits: units last, -1 before a number begins."""
-        return LazyPairs((first, second), self._question, _sum)
+        return LazyPairs((first, second), self._question, sum_of)
 
     def _question(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
         return torch.cat([first, torch.full((len(first), 1), self._word_id[PLUS]), second], 1)
@@ -166,7 +166,7 @@ def _draw_numbers(generator: torch.Generator, sizes: Int[Tensor, " b"], width: i
     return digits.masked_fill(column > sizes, NO_WORD)
 
 
-def _sum(first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
+def sum_of(first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
     """Return the digits of the sums, with m = n + 1 columns, exact for any number of digits. -1 in front means no last carry.
 
     A column that sums to more than 9 carries 1, one that sums to less carries 0, and one that sums to exactly 9 passes its

@@ -63,12 +63,12 @@ class Copy(SequenceTask):
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         if self.pattern == "random":
-            return self._make_pairs(torch.randint(self.symbols, (count, length), generator=generator), length)
+            return self.make_pairs(torch.randint(self.symbols, (count, length), generator=generator), length)
         if self.pattern == "repeated":
-            return self._make_pairs(torch.randint(self.symbols, (count, 1), generator=generator), length)
+            return self.make_pairs(torch.randint(self.symbols, (count, 1), generator=generator), length)
         first = torch.randint(self.symbols, (count, 1), generator=generator)
         other = torch.randint(self.symbols - 1, (count, 1), generator=generator)
-        return self._make_pairs(torch.cat([first, other + (other >= first)], 1), length)
+        return self.make_pairs(torch.cat([first, other + (other >= first)], 1), length)
 
     def all_examples(self, length: int) -> Pairs | None:
         if self.pattern == "random":
@@ -78,7 +78,7 @@ class Copy(SequenceTask):
         else:
             symbols = combinations([self.symbols] * 2, limit=ENUMERABLE + self.symbols)
             symbols = None if symbols is None else symbols[symbols[:, 0] != symbols[:, 1]]
-        return None if symbols is None else self._make_pairs(symbols, length)
+        return None if symbols is None else self.make_pairs(symbols, length)
 
     def widths(self, length: int) -> tuple[int, int]:
         question = length + 3 if self.pattern == "replaced" else length
@@ -98,7 +98,7 @@ class Copy(SequenceTask):
             return None
         return f"Copy the following words: {' '.join(question)} .", " ".join(answer)
 
-    def _make_pairs(self, symbols: Int[Tensor, "b n"], length: int) -> Pairs:
+    def make_pairs(self, symbols: Int[Tensor, "b n"], length: int) -> Pairs:
         """Make an example of each row of symbols.
 
         A row holds the symbols to copy (random), the symbol to repeat (repeated), or a symbol and its replacement (replaced).

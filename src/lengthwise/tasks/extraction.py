@@ -72,7 +72,7 @@ def prose(source: bytes) -> bytes:
             first = expecting and depth == 0 and not in_header and not source[line_start:start].strip()
             if first and ENDS.match(source, match.end()):
                 flush()
-                blocks.extend(_docstring(match[0], (match["prefix"] or b"").lower()))
+                blocks.extend(docstring_of(match[0], (match["prefix"] or b"").lower()))
             if b"\n" in match[0] and not in_header:  # the statement began above, so the next one is not the first
                 line_start = start
             expecting = expecting and in_header
@@ -87,7 +87,7 @@ def prose(source: bytes) -> bytes:
     return b"\n\n".join(blocks) + b"\n" if blocks else b""
 
 
-def _docstring(literal: bytes, prefix: bytes) -> list[bytes]:
+def docstring_of(literal: bytes, prefix: bytes) -> list[bytes]:
     if prefix not in (b"", b"r", b"u"):  # bytes and f-strings are not docstrings
         return []
     try:

@@ -50,7 +50,7 @@ class FiniteTask(SequenceTask):
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
     ) -> Batch:
         """Draw the examples of a training step uniformly from all training examples of `shortest ... longest`, in mixed lengths."""
-        pool = self._training_examples(shortest, longest)
+        pool = self.training_examples(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
@@ -58,7 +58,7 @@ class FiniteTask(SequenceTask):
 
         Raises `ConfigError` for a number beyond the size of the set.
         """
-        pool = self._training_examples(shortest, longest)
+        pool = self.training_examples(shortest, longest)
         if numbers and max(numbers) >= len(pool):
             raise ConfigError(
                 f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
@@ -86,7 +86,7 @@ class FiniteTask(SequenceTask):
                 "for tests"
             )
 
-    def _training_examples(self, shortest: int, longest: int) -> Pairs:
+    def training_examples(self, shortest: int, longest: int) -> Pairs:
         if self._training_pool is None or self._training_pool[:2] != (shortest, longest):
             for length in {shortest, longest}:
                 self.check_length(length, "train")

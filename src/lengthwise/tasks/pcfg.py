@@ -147,8 +147,8 @@ _PARTS = [",".join(kind)[::-1] for kind in KINDS]  # what follows a function, in
 def _examples(length: int, size: int, longest: int) -> Pairs:
     """Return the first `size` examples with `length` functions and an answer of at most `longest` symbols, always the same."""
     questions, answers = [], []
-    for question in _questions(length):
-        answer = _answer(question, longest)
+    for question in draw_questions(length):
+        answer = answer_to(question, longest)
         if answer is not None:
             questions.append(question)
             answers.append(answer)
@@ -157,13 +157,13 @@ def _examples(length: int, size: int, longest: int) -> Pairs:
     return Pairs(pad_rows(questions), pad_rows(answers))
 
 
-def _questions(length: int) -> Iterator[list[int]]:
+def draw_questions(length: int) -> Iterator[list[int]]:
     """Yield random trees with a short enough text as word ids, without end. They are always the same and repeat no string."""
     letters = [len(word) + 1 for word in WORDS]
     seen: set[int] = set()
     for block in count():
         g = generator("PCFG", length, block)
-        kinds = _trees(g, BLOCK, length)
+        kinds = draw_trees(g, BLOCK, length)
         unary = torch.randint(len(UNARY), (BLOCK, length), generator=g)
         binary = torch.randint(len(BINARY), (BLOCK, length), generator=g) + len(UNARY)
         functions = torch.where(kinds < 2, unary, binary)
@@ -174,7 +174,7 @@ def _questions(length: int) -> Iterator[list[int]]:
                 yield question
 
 
-def _trees(generator: torch.Generator, count: int, size: int) -> Int[Tensor, "b n"]:
+def draw_trees(generator: torch.Generator, count: int, size: int) -> Int[Tensor, "b n"]:
     """Draw random trees of `size` functions. Returns the kinds of the functions in prefix order (function before arguments).
 
     Independently drawn kinds with `size` - 1 function arguments in total form a tree after a rotation (the cycle lemma).
@@ -234,7 +234,7 @@ def _write_tree(kinds: Sequence[int], functions: Sequence[int], strings: Iterato
     return words
 
 
-def _answer(question: Sequence[int], longest: int) -> list[int] | None:
+def answer_to(question: Sequence[int], longest: int) -> list[int] | None:
     """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full."""
 
     def argument(start: int) -> tuple[list[int] | None, int]:

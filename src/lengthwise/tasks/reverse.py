@@ -45,11 +45,11 @@ class Reverse(SequenceTask):
         return settings
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
-        return self._make_pairs(torch.randint(self.symbols, (count, length), generator=generator))
+        return self.make_pairs(torch.randint(self.symbols, (count, length), generator=generator))
 
     def all_examples(self, length: int) -> Pairs | None:
         symbols = combinations([self.symbols] * length)
-        return None if symbols is None else self._make_pairs(symbols)
+        return None if symbols is None else self.make_pairs(symbols)
 
     def widths(self, length: int) -> tuple[int, int]:
         return length, length if self.answer == "once" else 2 * length + 1
@@ -65,7 +65,7 @@ class Reverse(SequenceTask):
             return None
         return f"Reverse the following words: {' '.join(question)} .", " ".join(answer)
 
-    def _make_pairs(self, symbols: Int[Tensor, "b n"]) -> Pairs:
+    def make_pairs(self, symbols: Int[Tensor, "b n"]) -> Pairs:
         reverse = symbols.flip(1)
         if self.answer == "once":
             return Pairs(symbols, reverse)

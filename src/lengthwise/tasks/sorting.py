@@ -80,11 +80,11 @@ class Sorting(ScratchpadTask):
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
         low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**MAX_DIGITS)
-        return self._lazy_pairs(torch.randint(low, high, (count, length), generator=generator))
+        return self.lazy_pairs(torch.randint(low, high, (count, length), generator=generator))
 
     def all_examples(self, length: int) -> Pairs | None:
         items = combinations([self.symbols] * length) if self.items == "symbols" else None
-        return None if items is None else self._lazy_pairs(items).compute()
+        return None if items is None else self.lazy_pairs(items).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
         width = length if self.items == "symbols" else (MAX_DIGITS + 1) * length - 1
@@ -145,7 +145,7 @@ class Sorting(ScratchpadTask):
     def _rank(self, item: list[str]) -> int:
         return int("".join(item)) if self.items == "numbers" else self._word_id[item[0]]
 
-    def _lazy_pairs(self, items: Int[Tensor, "b n"]) -> LazyPairs:
+    def lazy_pairs(self, items: Int[Tensor, "b n"]) -> LazyPairs:
         return LazyPairs((items,), self._to_words, lambda rows: self._to_words(rows.sort(1).values))
 
     def _to_words(self, items: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:

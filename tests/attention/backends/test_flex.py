@@ -356,15 +356,15 @@ def test_compiled():
 def test_more_kinds_than_torch_compiles_by_itself(monkeypatch):
     """What is compiled on CUDA, here without making kernels."""
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    flex._compiled.cache_clear()
-    run, q = flex._compiled("flex_attention"), torch.randn(1, H, 5, D, dtype=WIDE)
+    flex.compiled_function.cache_clear()
+    run, q = flex.compiled_function("flex_attention"), torch.randn(1, H, 5, D, dtype=WIDE)
     with torch.no_grad():
         for n in range(10):
             modifiers = AttentionModifiers(
                 terms=(ToeplitzBias(torch.zeros(1, 2)),) * n + (KeyBias(torch.zeros(H, D)),) * (n % 2)
             )
             run(q, q, q, score_mod=flex.score_mod(modifiers, Span.of(5), q, q))
-    flex._compiled.cache_clear()
+    flex.compiled_function.cache_clear()
 
 
 @pytest.mark.gpu

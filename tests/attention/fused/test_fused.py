@@ -44,7 +44,7 @@ WIDE = torch.float64
 @pytest.fixture(autouse=True)
 def _the_best_target():
     yield
-    cpu._forced_target = -1
+    cpu.forced_target = -1
 
 
 class Bias:
@@ -92,7 +92,7 @@ def answers(backend, kind, shape, span, mask, dtype):
 
 
 def require_equal(kind, shape, span, mask, *, dtype=torch.float32, target=-1):
-    cpu._forced_target = target
+    cpu.forced_target = target
     got = answers(fused, kind, shape, span, mask, dtype)
     wanted = answers(reference, kind, shape, span, mask, WIDE)
     largest = max(b.abs().max().item() for b in wanted)
@@ -188,7 +188,7 @@ def test_a_knot_is_where_it_is_exactly(first, more):
     target=TARGETS,
 )
 def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
-    cpu._forced_target = target
+    cpu.forced_target = target
     length = 131
     positions = torch.arange(length)[None] if places == "consecutive" else (torch.arange(length) % 50)[None]
     span = Span.of(length) if places == "consecutive" else Span(positions, positions, length)
@@ -409,7 +409,7 @@ def test_any_shape(b, heads, i, more, d, kind, documents):
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_half_precision(dtype, close, target):
-    cpu._forced_target = target
+    cpu.forced_target = target
     span, mask, shape = Span.of(131, 100), Mask(100, 131), (2, 4, 2, 100, 131, 24)
     got = answers(fused, "table pieces", shape, span, mask, dtype)
     qkv, weight = inputs(*shape, dtype)
@@ -573,7 +573,7 @@ def turned(backend, name, layout, dtype, mask=None):
 )
 def test_the_kernel_rotates(dtype, target, name, layout, how, monkeypatch):
     """Also through windows and documents, where blocks of keys are passed over."""
-    cpu._forced_target = target
+    cpu.forced_target = target
     i, j = TURNED[name][0][3:5]
     ids = (torch.arange(j) // 29)[None] if how == "documents" else None
     mask = Mask(i, j, how != "both ways", ids, 17 if how == "window" else None)
@@ -669,7 +669,7 @@ def test_rotations_that_do_not_fit_are_errors(shapes):
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
     """The last key, which the last query alone sees, and the first query, which has its own row of gradients."""
-    cpu._forced_target = target
+    cpu.forced_target = target
     i = 130
     modifiers = AttentionModifiers(
         rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0))
@@ -726,7 +726,7 @@ def test_encodings_as_torch_serves_them(make):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_autocast_changes_nothing(target):
-    cpu._forced_target = target
+    cpu.forced_target = target
     (q, k, v), _ = inputs(1, 2, 1, 30, 30, 16, torch.float32)
     rope, span = RoPE(head_dim=16), Span.of(30)
     attend = fused.prepare(rope.modifiers(span), span, Mask(30, 30))
@@ -772,10 +772,10 @@ def _arguments(dtype=torch.float32):
     (q, k, v), _ = inputs(2, 4, 2, 9, 11, 8, dtype)
     span = Span.of(11, 9)
     bias = Bias("table pieces", 4, span)
-    geometry = fused_backend._geometry(span, Mask(9, 11))
+    geometry = fused_backend.geometry_of(span, Mask(9, 11))
     static = [
         x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        for x in Arguments(fused_backend._biases(bias.modifiers, dtype), geometry=geometry, scale=0.3).flatten()
+        for x in Arguments(fused_backend.bias_arguments(bias.modifiers, dtype), geometry=geometry, scale=0.3).flatten()
     ]
     for n in (0, 2, 3, 5, 6):
         static[n].requires_grad_()
@@ -789,7 +789,9 @@ def test_opcheck():
     q, k, v, *_ = _arguments()
     plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
-    rotary = fused_backend._rotary(rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32)
+    rotary = fused_backend.rotary_arguments(
+        rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32
+    )
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, rotary._asdict())
 
 
@@ -843,7 +845,7 @@ def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
     span = Span.of(40)
-    segments = fused_backend._biases(Bias("pieces", 4, span).modifiers, torch.float32).segments
+    segments = fused_backend.bias_arguments(Bias("pieces", 4, span).modifiers, torch.float32).segments
     numbers = [x.detach().float() for x in segments]
     results = []
     for more in (0, 90):

@@ -34,7 +34,7 @@ KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGE
 @pytest.fixture(autouse=True)
 def _the_best_target():
     yield
-    cpu._forced_target = -1
+    cpu.forced_target = -1
 
 
 def leaf(*shape: int, dtype=WIDE):
@@ -74,7 +74,7 @@ def places(how: str, keys: int, queries: int):
 @pairwise(how=PLACES, mask=MASKS, kind=KINDS, table=[(1, 0), (5, -2), (33, -16), (100, 60), (300, -149)], heads=[1, 4])
 def test_rows(how, mask, kind, table, heads):
     """Against a gather of every pair."""
-    (dtype, cpu._forced_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
+    (dtype, cpu.forced_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
     position_q, position_k, documents = places(how, keys, queries)
     at = torch.arange(keys)[None] if position_k is None else position_k
     distance = at[:, keys - queries :, None] - at[:, None]
@@ -97,7 +97,7 @@ def test_rows(how, mask, kind, table, heads):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("queries", [1, 2, 3, 50])
 def test_rows_where_keys_are_shared_out(queries, target):
-    cpu._forced_target, keys = target, 1200
+    cpu.forced_target, keys = target, 1200
     q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
     rows = leaf(1, 2, queries, 700, dtype=torch.float32)
     none = [None] * 3
@@ -160,7 +160,7 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
 
 def require_equal(kind, shape, span, mask, dtype, target=-1):
     torch.manual_seed(0)
-    cpu._forced_target = target
+    cpu.forced_target = target
     b, h, g, d = shape
     modifiers, leaves = effect_of(kind, h, d, span, b)
     qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
@@ -220,7 +220,7 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
 
     def parts(causal, window=0, position_k=None):
         vectors = Vectors(q, torch.zeros(1, 400, 4), -50)
-        found = relative._parts(q, 300, vectors, Geometry(position_k, position_k, None, causal, window))
+        found = relative.parts_of(q, 300, vectors, Geometry(position_k, position_k, None, causal, window))
         return [(p.queries, p.keys.stop, p.columns, p.first) for p in found]
 
     queries = [slice(0, 96), slice(96, 192), slice(192, 288), slice(288, 300)]
@@ -242,14 +242,14 @@ def test_a_window_to_both_sides_of_many_queries_is_refused():
 
 def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
     """Rows of all queries would be 600 numbers each; q has 4."""
-    largest, make = [0], relative._product
+    largest, make = [0], relative.block_product
 
     def look(x, table):
         out = make(x, table)
         largest[0] = max(largest[0], out.numel())
         return out
 
-    monkeypatch.setattr(relative, "_product", look)
+    monkeypatch.setattr(relative, "block_product", look)
     span, mask = Span.of(600), Mask(600, 600)
     modifiers, leaves = effect_of("long key", 2, 4, span, 1)
     q = leaf(1, 2, 600, 4)

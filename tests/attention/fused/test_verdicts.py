@@ -39,13 +39,13 @@ class Machine:
         self.about = dict(ABOUT)
         monkeypatch.setenv("LENGTHWISE_CACHE", str(self.cache))
         monkeypatch.delenv("LENGTHWISE_GPU_CHECK", raising=False)
-        monkeypatch.setattr(verdicts, "_environment", lambda device: dict(self.about))
+        monkeypatch.setattr(verdicts, "environment_of", lambda device: dict(self.about))
         self.runs(EQUAL)
         self.restart()
 
     def runs(self, code):
         code = f"open({str(self.log)!r}, 'a').write('x'); {code}"
-        self.patch.setattr(verdicts, "_command", lambda form, device: [sys.executable, "-c", code])
+        self.patch.setattr(verdicts, "comparison_command", lambda form, device: [sys.executable, "-c", code])
 
     def restart(self):
         """As in a new process."""
@@ -169,7 +169,7 @@ def test_what_may_pass_is_not_kept(code, reason, machine):
 
 
 def test_a_comparison_that_does_not_start(machine, monkeypatch):
-    monkeypatch.setattr(verdicts, "_command", lambda form, device: ["/nowhere/python"])
+    monkeypatch.setattr(verdicts, "comparison_command", lambda form, device: ["/nowhere/python"])
     found, _ = machine.ask()
     assert "does not start (No such file or directory)" in found and not machine.files
 
@@ -196,9 +196,9 @@ def test_processes_that_start_together_compare_once(machine, tmp_path):
     program = f"""
 import json, sys, torch
 from lengthwise.attention.fused.gpu import verdicts
-verdicts._environment = lambda device: {ABOUT!r}
+verdicts.environment_of = lambda device: {ABOUT!r}
 code = "import time; open({str(machine.log)!r}, 'a').write('x'); time.sleep(2); " + {EQUAL!r}
-verdicts._command = lambda form, device: [sys.executable, "-c", code]
+verdicts.comparison_command = lambda form, device: [sys.executable, "-c", code]
 print("ready", flush=True)
 sys.stdin.readline()
 print(verdicts.objection("table", 64, torch.bfloat16, torch.device("cuda", 0)))
@@ -221,7 +221,7 @@ def test_another_process_is_not_waited_for_for_ever(machine, monkeypatch):
     name = []
     store = cache_folder.store
     monkeypatch.setattr(cache_folder, "store", lambda n, data: name.append(n) or store(n, data))
-    monkeypatch.setattr(verdicts, "_compare", lambda *_: verdicts.Verdict(None))
+    monkeypatch.setattr(verdicts, "compare_in_process", lambda *_: verdicts.Verdict(None))
     machine.ask()
     machine.files[0].unlink()
     machine.restart()
@@ -254,7 +254,7 @@ def test_a_tensor_without_a_device_is_refused_quietly(machine, monkeypatch):
     def no_device(device):
         raise AssertionError("Torch not compiled with CUDA enabled")
 
-    monkeypatch.setattr(verdicts, "_environment", no_device)
+    monkeypatch.setattr(verdicts, "environment_of", no_device)
     assert machine.ask() == ("cuda:0 cannot be asked about (Torch not compiled with CUDA enabled)", [])
 
 
@@ -315,7 +315,7 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
 )
 def test_the_form_of_an_encoding(encoding, biases):
     modifiers = AttentionModifiers() if encoding is None else encoding.modifiers(Span.of(600))
-    assert fused._bias_kinds(modifiers) == biases
+    assert fused.bias_kinds(modifiers) == biases
 
 
 def test_a_graph_holds_the_verdict(machine):
@@ -325,13 +325,13 @@ import sys, torch
 from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
-verdicts._environment = lambda device: {ABOUT!r}
+verdicts.environment_of = lambda device: {ABOUT!r}
 code = "open({str(machine.log)!r}, 'a').write('x'); "
-verdicts._command = lambda form, device: [sys.executable, "-c", code + ({EQUAL!r} if form.biases else "1 / 0")]
+verdicts.comparison_command = lambda form, device: [sys.executable, "-c", code + ({EQUAL!r} if form.biases else "1 / 0")]
 
 @torch.compile(backend="eager", fullgraph=True, dynamic=True)
 def attend(x, table):
-    refused = fused._verdict(AttentionModifiers(terms=() if table is None else (ToeplitzBias(table),)), x)
+    refused = fused.kernel_verdict(AttentionModifiers(terms=() if table is None else (ToeplitzBias(table),)), x)
     return x + 1 if refused is None else x - 1
 
 for tokens, table in ((3, torch.zeros(2, 8)), (5, torch.zeros(2, 9)), (3, None)):
@@ -351,17 +351,17 @@ def test_the_real_command_compares(monkeypatch, tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('from the current folder')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
-    found = verdicts._compare(Form(("table",), 8, "float32"), torch.device("cpu"), "a CPU")
+    found = verdicts.compare_in_process(Form(("table",), 8, "float32"), torch.device("cpu"), "a CPU")
     assert found == verdicts.Verdict(None)
     if not torch.cuda.is_available():
-        found = verdicts._compare(Form(("table",), 8, "float32"), CUDA, "no GPU")
+        found = verdicts.compare_in_process(Form(("table",), 8, "float32"), CUDA, "no GPU")
         assert found.reason and not found.final
 
 
 def test_the_sources_are_those_that_are_compared():
     names = {path.name for path in verdicts._ATTENTION.rglob("*.py")}
     assert {"operator.py", "output.py", "gradients.py", "reference.py", "comparison.py"} <= names
-    assert len(verdicts._sources()) == 16
+    assert len(verdicts.source_files()) == 16
 
 
 @needs_triton

@@ -180,7 +180,7 @@ def _block_mask(mask: Mask, device: torch.device) -> Any:
 
 def _flex_function(name: str, device: torch.device) -> Callable[..., Any]:
     """Return a function of torch.nn.attention.flex_attention, compiled on CUDA unless it is called from a compiled graph."""
-    return _compiled(name) if device.type == "cuda" and not torch.compiler.is_compiling() else _eager(name)
+    return compiled_function(name) if device.type == "cuda" and not torch.compiler.is_compiling() else _eager(name)
 
 
 def _eager(name: str) -> Callable[..., Any]:
@@ -191,7 +191,7 @@ def _eager(name: str) -> Callable[..., Any]:
 
 
 @functools.cache
-def _compiled(name: str) -> Callable[..., Any]:
+def compiled_function(name: str) -> Callable[..., Any]:
     import torch._dynamo
 
     run = torch.compile(_eager(name), fullgraph=True)

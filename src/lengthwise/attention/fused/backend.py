@@ -82,7 +82,7 @@ class Fused(Backend):
             return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
         if (reason := kernel.missing()) or not q.is_cuda:
             return reason
-        return _verdict(modifiers, q)
+        return kernel_verdict(modifiers, q)
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
@@ -103,7 +103,7 @@ class Fused(Backend):
         compute = torch.promote_types(q.dtype, torch.float32)
         if _changes_q_or_k(modifiers, modifiers.rotation):
             q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
-        biases, geometry = _biases(modifiers, compute), _geometry(measurement.span, mask)
+        biases, geometry = bias_arguments(modifiers, compute), geometry_of(measurement.span, mask)
         return cpu.statistics(
             q,
             k,
@@ -115,13 +115,13 @@ class Fused(Backend):
         )
 
 
-def _verdict(modifiers: forms.AttentionModifiers, q: Tensor) -> str | None:
+def kernel_verdict(modifiers: forms.AttentionModifiers, q: Tensor) -> str | None:
     """Return why the comparison with the reference excludes the GPU kernels for the modifiers, or None."""
     # `index` also converts a symbolic size of a compiled graph to a plain number; int() does not.
-    return verdicts.objection("+".join(_bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
+    return verdicts.objection("+".join(bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
 
 
-def _bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
+def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
     """Return the kinds of bias that the GPU kernels are compiled for: entries of `verdicts.BIASES`, in that order."""
     sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     needed = {
@@ -164,9 +164,9 @@ def _attend(
     key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
     if key not in cache:
         kernel_rotates = q.device.type in KERNEL_ROTATES and not products
-        rotary = _rotary(modifiers.rotation, compute) if kernel_rotates else None
+        rotary = rotary_arguments(modifiers.rotation, compute) if kernel_rotates else None
         static_vectors = combined_vectors(products, compute, scale)
-        cache[key] = _Static(_biases(modifiers, compute), _geometry(span, mask), *static_vectors, rotary)
+        cache[key] = _Static(bias_arguments(modifiers, compute), geometry_of(span, mask), *static_vectors, rotary)
     biases, geometry, vectors, vectors_first, rotary = cache[key]
     rotary = rotary if rotary and _shapes_fit(rotary, q, k) else None
     rotation = None if rotary else modifiers.rotation
@@ -184,7 +184,7 @@ def _attend(
     return out.to(input_dtype)
 
 
-def _rotary(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
+def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
     """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
     if rotation is None:
         return None
@@ -232,7 +232,7 @@ def _transformed(
     return q, k
 
 
-def _biases(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
+def bias_arguments(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
     table, first = combined_table(toeplitz_terms(modifiers), dtype)
     segments = None
     for term in modifiers.terms:
@@ -242,7 +242,7 @@ def _biases(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
     return Biases(table, first, segments)
 
 
-def _geometry(span: Span, mask: Mask) -> Geometry:
+def geometry_of(span: Span, mask: Mask) -> Geometry:
     position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
     documents = None if mask.documents is None else mask.documents.long().contiguous()
     return Geometry(position_q, position_k, documents, mask.causal, mask.window or 0)

@@ -13,7 +13,7 @@ from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
-_forced_target = -1  # -1: the best one; tests set others
+forced_target = -1  # -1: the best one; tests set others
 
 
 def _view(x: Tensor) -> View:
@@ -33,7 +33,7 @@ def _new_call(
     biases, rows, geometry, scale, rotary = arguments
     call = Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
-        dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=_forced_target,
+        dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=forced_target,
         q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
         causal=geometry.causal, window=geometry.window, table_first=biases.first, rows_first=rows.first,
     )  # fmt: skip

@@ -63,7 +63,7 @@ class _Part:
     def arguments(self, call: RelativeArguments) -> Arguments:
         """Return the arguments of `attention` for this part, with the products of its queries and the vectors as rows."""
         content, relative, _ = call.vectors
-        rows = _product(content[:, :, self.queries], relative[:, self.columns].mT)
+        rows = block_product(content[:, :, self.queries], relative[:, self.columns].mT)
         segments = call.biases.segments
         if segments is not None:
             query_scale = _slice(segments.query_scale, self.queries.start, self.queries.stop)
@@ -72,7 +72,7 @@ class _Part:
         return Arguments(biases, Rows(rows, self.first), self.geometry, call.scale)
 
 
-def _parts(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
+def parts_of(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
     size, relative_first = vectors.table.shape[1], vectors.first
     position_q, position_k, documents, causal, window = geometry
     count = q.shape[2]
@@ -104,7 +104,7 @@ def _slice(x: Tensor, start: int, end: int) -> Tensor:
     return x[:, start:end].contiguous()
 
 
-def _product(x: Tensor, table: Tensor) -> Tensor:
+def block_product(x: Tensor, table: Tensor) -> Tensor:
     """Return x [b, h, i, r] @ table [h|1, r, n] as [b, h, i, n], one row of the batch at a time to avoid copies."""
     out = x.new_empty(*x.shape[:3], table.shape[2])
     for x_row, out_row in zip(x, out, strict=True):
@@ -118,7 +118,7 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
     call = RelativeArguments.unflatten(flat)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
-        for part in _parts(q, k.shape[2], call.vectors, call.geometry):
+        for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
             at, arguments = part.queries, part.arguments(call)
             qkv = q[:, :, at], part.select_keys(k), part.select_keys(v)
             out[:, :, at], lse[:, :, at] = attention(*qkv, *arguments.flatten())
@@ -145,7 +145,7 @@ def relative_attention_backward(
     drelative = relative.new_zeros(q.shape[1], *relative.shape[1:])
     *shared, dquery_scale = (x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call.biases, needs))
     with torch.autocast(q.device.type, enabled=False):
-        for part in _parts(q, k.shape[2], call.vectors, call.geometry):
+        for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
             at, columns = part.queries, part.columns
             part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows = attention_backward(
                 grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
@@ -154,7 +154,7 @@ def relative_attention_backward(
             dq[:, :, at] = part_dq
             part.add_to_keys(dk, part_dk)
             part.add_to_keys(dv, part_dv)
-            dcontent[:, :, at] = _product(drows, relative[:, columns])
+            dcontent[:, :, at] = block_product(drows, relative[:, columns])
             for drow, content_row in zip(drows, content[:, :, at], strict=True):
                 drelative[:, columns].baddbmm_(drow.mT, content_row)
             for gradient, part_gradient in zip(shared, part_shared, strict=True):

@@ -31,7 +31,7 @@ def measure(
     with one duplicate, which is the last of the points among copies of the second to last. Intervals are the 2.5 to 97.5
     percentiles of a bootstrap over prompts.
     """
-    task, resamples = function_task(trained), _resamples(question)
+    task, resamples = function_task(trained), draw_resamples(question)
     all_prompts = prompts(task.dims)
     xs, ys = examples_of_prompts(trained, question, question.points)
     results = []
@@ -43,11 +43,11 @@ def measure(
             logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
             parts.append(task.curve(logits, batch).cpu())
             report(on_progress, len(batch) / len(all_prompts))
-        results.append(_prompt_result(prompt, torch.cat(parts).double(), resamples))
+        results.append(prompt_result(prompt, torch.cat(parts).double(), resamples))
     return {"prompts": results, "metric": task.metric.name, "better": task.metric.better, "n": question.examples}
 
 
-def _prompt_result(prompt: Prompt, values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]) -> dict[str, Any]:
+def prompt_result(prompt: Prompt, values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]) -> dict[str, Any]:
     scores = values[:, prompt.start : prompt.stop].mean(1)
     low, high = interval(scores[:, None], resamples)
     data: dict[str, Any] = {"kind": prompt.kind, "at": prompt.at, "start": prompt.start, "stop": prompt.stop}
@@ -68,7 +68,7 @@ def interval(
     return low, high
 
 
-def _resamples(question: RepeatedExamplesQuestion) -> Int[Tensor, "r b"]:
+def draw_resamples(question: RepeatedExamplesQuestion) -> Int[Tensor, "r b"]:
     """Return the indices of the prompts in each resample, which are the same for every run with the same question."""
     rng = generator(question.seed, "bootstrap", question.examples)
     return torch.randint(question.examples, (question.resamples, question.examples), generator=rng)

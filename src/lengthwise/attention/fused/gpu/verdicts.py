@@ -95,7 +95,7 @@ def skipped() -> bool:
 def _judge(form: Form, device: torch.device) -> Verdict:
     """The verdict out of the cache, or of a comparison. Warns where the kernels are not used."""
     try:
-        about = {**_environment(device), "form": str(form)}
+        about = {**environment_of(device), "form": str(form)}
     except (AssertionError, RuntimeError) as error:  # a tensor without a device: of a tracer
         return Verdict(f"{device} cannot be asked about ({_first_line(error)})")
     name = f"gpu-{hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]}.json"
@@ -106,7 +106,7 @@ def _judge(form: Form, device: torch.device) -> Verdict:
             if verdict is None and not alone:
                 verdict = Verdict("another process has been comparing them for too long", final=False)
             elif verdict is None:
-                verdict = _compare(form, device, about["device"])
+                verdict = compare_in_process(form, device, about["device"])
                 if verdict.final:
                     cache_folder.store(name, json.dumps({"about": about, "reason": verdict.reason}).encode())
     if verdict.reason is None:
@@ -123,7 +123,7 @@ def _judge(form: Form, device: torch.device) -> Verdict:
 # ---- what a verdict depends on
 
 
-def _environment(device: torch.device) -> dict[str, str]:
+def environment_of(device: torch.device) -> dict[str, str]:
     import triton
 
     properties = torch.cuda.get_device_properties(device)
@@ -133,7 +133,7 @@ def _environment(device: torch.device) -> dict[str, str]:
         "driver": _driver(),
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda}, HIP {torch.version.hip}",
         "triton": triton.__version__,
-        "sources": _sources(),
+        "sources": source_files(),
     }
 
 
@@ -147,7 +147,7 @@ def _driver() -> str:
 
 
 @functools.cache
-def _sources() -> str:
+def source_files() -> str:
     """A hash of all that a comparison runs of ours."""
     found = hashlib.sha256()
     for path in [*sorted(_ATTENTION.rglob("*.py")), *map(_ATTENTION.with_name, ("forms.py", "span.py"))]:
@@ -186,11 +186,11 @@ def _alone(name: str) -> Iterator[bool]:
 # ---- the comparison
 
 
-def _compare(form: Form, device: torch.device, name: str) -> Verdict:
+def compare_in_process(form: Form, device: torch.device, name: str) -> Verdict:
     print(f"lengthwise: comparing its GPU kernels ({form}) with the reference on {name}, once (this can take minutes)",
           file=sys.stderr, flush=True)  # fmt: skip
     try:
-        status, out, err = _run(_command(form, device), SECONDS)
+        status, out, err = _run(comparison_command(form, device), SECONDS)
     except OSError as error:
         return Verdict(f"the comparison does not start ({error.strerror or error})", final=False)
     if status is None:
@@ -204,7 +204,7 @@ def _compare(form: Form, device: torch.device, name: str) -> Verdict:
     return _answer(_last_line(out))
 
 
-def _command(form: Form, device: torch.device) -> list[str]:
+def comparison_command(form: Form, device: torch.device) -> list[str]:
     paths = json.dumps([str(_ATTENTION.parents[1]), [path for path in sys.path if os.path.isabs(path)]])
     question = json.dumps({**asdict(form), "device": str(device)})
     return [sys.executable, "-P", "-c", _CODE, paths, question]
