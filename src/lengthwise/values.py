@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal
 
 
@@ -127,25 +128,32 @@ def without_secrets(text: str) -> str:
     return EXAMPLE.join(parts)
 
 
+def shown(value: object) -> str:
+    """Return a value for an error message: as `repr` does, but 10**400 as `1.000e+400` and tuples in square brackets."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(shown, value))}]"
+    return f"{Decimal(value):.3e}" if isinstance(value, int) and abs(value) >= 10**20 else repr(value)
+
+
 def require_integer(owner: str, low: int, **values: object) -> None:
     """Raise `ConfigError` unless each value is a whole number of at least `low`."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise ConfigError(f"{owner}: {name} must be a whole number of at least {low}, got {value!r}")
+            raise ConfigError(f"{owner}: {name} must be a whole number of at least {low}, got {shown(value)}")
 
 
 def require_at_most(owner: str, high: int, **values: int) -> None:
     """Raise `ConfigError` unless each value is at most `high`."""
     for name, value in values.items():
         if value > high:
-            raise ConfigError(f"{owner}: {name} must be at most {high:,}, got {value}")
+            raise ConfigError(f"{owner}: {name} must be at most {high:,}, got {shown(value)}")
 
 
 def require_bool(owner: str, **values: object) -> None:
     """Raise `ConfigError` unless each value is True or False."""
     for name, value in values.items():
         if not isinstance(value, bool):
-            raise ConfigError(f"{owner}: {name} must be true or false, got {value!r}")
+            raise ConfigError(f"{owner}: {name} must be true or false, got {shown(value)}")
 
 
 def cast(value: Any, expected: Any, name: str) -> Any:
@@ -156,7 +164,7 @@ def cast(value: Any, expected: Any, name: str) -> Any:
     if origin is Literal:
         if value not in args or type(value) not in {type(a) for a in args}:
             near = near_miss(value, [a for a in args if isinstance(a, str)]) if isinstance(value, str) else ""
-            raise ConfigError(f"{name} must be one of {', '.join(map(repr, args))}, got {value!r}{near}")
+            raise ConfigError(f"{name} must be one of {', '.join(map(repr, args))}, got {shown(value)}{near}")
         return value
     if origin in (typing.Union, types.UnionType):
         for option in args:
@@ -180,11 +188,11 @@ def cast(value: Any, expected: Any, name: str) -> Any:
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise ConfigError(f"{name} must be a finite number, got {str(value)[:40]}")
+            raise ConfigError(f"{name} must be a finite number, got {shown(value)}")
         return number
     elif isinstance(expected, type) and isinstance(value, expected) and (expected, type(value)) != (int, bool):
         return value
-    raise ConfigError(f"{name} must be {_type_name(expected)}, got {value!r} ({type(value).__name__})")
+    raise ConfigError(f"{name} must be {_type_name(expected)}, got {shown(value)} ({type(value).__name__})")
 
 
 def _type_name(kind: Any) -> str:

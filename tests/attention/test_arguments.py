@@ -10,6 +10,7 @@ import lengthwise
 from lengthwise import attention, encodings
 from lengthwise.attention import EncodingCache, Mask, plan
 from lengthwise.attention.arguments import INSTEAD
+from lengthwise.attention.statistics import query_shares, require_ascending
 from lengthwise.config import ConfigError, ModelConfig, choose, context_of, settings_of
 from lengthwise.conformance import EncodingCase
 from lengthwise.encodings import ENCODINGS
@@ -256,3 +257,18 @@ def test_other_encodings_are_not_warned(recwarn):
     for n in range(5, 16):
         lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encodings.RoPE(head_dim=4), encoding_cache=kept)
     assert not [w for w in recwarn if "another scale" in str(w.message)]
+
+
+def test_first_and_last_of_statistics_may_be_more_than_64_bits_hold() -> None:
+    q = torch.randn(1, 2, 9, 8)
+    found = attention.statistics(q, q, first=2**64, last=2**64 + 1)
+    for mass in (found.first, found.last):
+        torch.testing.assert_close(mass, torch.ones_like(mass))
+
+
+def test_queries_and_edges_of_statistics_of_other_types() -> None:
+    q = torch.zeros(2, 4, 9, 8)
+    with pytest.raises(ConfigError, match=r"^queries must be a bool tensor \[2 or 1, 9\] or None, got list$"):
+        bare(query_shares)(q, [True])
+    with pytest.raises(ConfigError, match=r"^edges must be a list of whole numbers, got int$"):
+        bare(require_ascending)(5)

@@ -102,7 +102,8 @@ def measure(
     modifiers = replace(modifiers, values=())  # they do not change the weights
     backends = BACKENDS.values()
     backend = next(b for b in backends if not b.statistics_unsupported_reason(modifiers, span, mask, q))
-    values = backend.statistics(Measurement(modifiers, span, mask, scale, edges, first, last), q, k)
+    counts = min(first, mask.keys), min(last, mask.keys)  # a kernel's counts have 64 bits
+    values = backend.statistics(Measurement(modifiers, span, mask, scale, edges, *counts), q, k)
     # A sum instead of a matrix product, whose order of additions depends on the number of threads on some processors.
     mean = (values * shares[:, None, :, None]).sum(2)
     visible = visible_keys(mask, q.device)
@@ -123,6 +124,8 @@ def measure(
 
 def require_ascending(edges: Sequence[Any]) -> tuple[int, ...]:
     """Return the edges of bins; raise `ConfigError` unless they are ascending whole numbers."""
+    if not isinstance(edges, Sequence):
+        raise ConfigError(f"edges must be a list of whole numbers, got {type(edges).__name__}")
     values = tuple(edges)
     if any(type(edge) is not int or abs(edge) >= 1 << 62 for edge in values):
         raise ConfigError(f"edges must be whole numbers, distances between tokens, got {values}")
@@ -139,6 +142,10 @@ def query_shares(q: Float[Tensor, "b h i d"], queries: Tensor | None) -> Float[T
     rows, tokens = len(q), q.shape[2]
     if queries is None:
         return torch.full((1, tokens), 1 / tokens, dtype=table_dtype(q.device), device=q.device)
+    if not isinstance(queries, Tensor):
+        raise ConfigError(
+            f"queries must be a bool tensor [{rows} or 1, {tokens}] or None, got {type(queries).__name__}"
+        )
     if queries.dtype != torch.bool or queries.ndim != 2 or queries.shape[1] != tokens or len(queries) not in (1, rows):
         raise ConfigError(
             f"queries must be bool [{rows} or 1, {tokens}], True for the queries to average over, got {queries.dtype} "

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from lengthwise.class_versions import is_builtin_class, require_complete
 from lengthwise.config import ConfigError, annotation, context_of, settings_of
-from lengthwise.values import ArgumentError, join_names, require_at_most, require_bool, require_integer, require_known
+from lengthwise.values import (
+    ArgumentError,
+    join_names,
+    require_at_most,
+    require_bool,
+    require_integer,
+    require_known,
+    shown,
+)
 
 # Sizes for checking settings before the model is known; every encoding has to work at these sizes.
 NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
@@ -21,6 +29,7 @@ _MEANINGS = {
     "train_length": "the length that the model was trained at",
 }
 MAX_COUNT = 2**31  # largest value of a setting that is a count
+MIN_NUMBER, MAX_NUMBER = 1e-12, 1e12  # limits of a float setting; at both of them attention in float32 is finite
 
 
 class CheckedArguments(ABCMeta):
@@ -78,7 +87,7 @@ def _require_declared(owner: str, name: str, value: object, declared: object) ->
         require_bool(owner, **{name: value})
     elif get_origin(declared) is Literal and value not in options:
         one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
-        raise ConfigError(f"{owner}: {name} must be {one_of}, got {value!r}")
+        raise ConfigError(f"{owner}: {name} must be {one_of}, got {shown(value)}")
 
 
 def require_positive_int(what: str, **values: object) -> None:
@@ -88,12 +97,16 @@ def require_positive_int(what: str, **values: object) -> None:
 
 
 def require_positive(what: str, *, or_zero: bool = False, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a finite number more than 0. `what` starts the message."""
+    """Raise `ConfigError` unless each value is a number from 1e-12 to 1e12, or 0 if `or_zero`. `what` starts the message."""
     for name, value in values.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf or (value == 0 and not or_zero):  # type: ignore[operator]
             low = ", 0 or more" if or_zero else " more than 0"
-            raise ConfigError(f"{what}: {name} must be a finite number{low}, got {value!r}")
+            raise ConfigError(f"{what}: {name} must be a finite number{low}, got {shown(value)}")
+        if value and not MIN_NUMBER <= value <= MAX_NUMBER:  # type: ignore[operator]
+            low = f"{'0, or ' * or_zero}at least {MIN_NUMBER:g}"
+            limit = low if value < MIN_NUMBER else f"at most {MAX_NUMBER:g}"  # type: ignore[operator]
+            raise ConfigError(f"{what}: {name} must be {limit}, got {shown(value)}")
 
 
 def require_input(what: str, x: Any, d_model: int) -> None:

@@ -26,7 +26,8 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
-    `train_length`) are provided by the model. Those with a default are the settings of the encoding.
+    `train_length`) are provided by the model. Those with a default are the settings of the encoding. Float settings
+    are from 1e-12 to 1e12, or 0 (`require_positive`), so that attention in float32 is finite; a class may have narrower limits.
     """
 
     kind: ClassVar[str] = "encoding"

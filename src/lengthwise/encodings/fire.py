@@ -15,6 +15,7 @@ from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.native import segments
 from lengthwise.span import Span
+from lengthwise.values import shown
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -80,7 +81,7 @@ class FIRE(PositionEncoding):
         require_positive("FIRE", or_zero=True, eps=eps)
         if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
-                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {hidden_layers!r}; the paper has 2"
+                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the paper has 2"
             )
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))

@@ -10,6 +10,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
 from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
+from lengthwise.values import shown
 
 
 class LongRoPE(RoPE):
@@ -104,7 +105,7 @@ def _divisors(name: str, what: str, divisors: object, default: tuple[float, ...]
     if divisors is None:
         return default
     if not isinstance(divisors, (tuple, list)) or not divisors:
-        raise ConfigError(f"{name}: {what} must be a list of numbers, one for each pair, got {divisors!r}")
+        raise ConfigError(f"{name}: {what} must be a list of numbers, one for each pair, got {shown(divisors)}")
     require_positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
     if len(divisors) != (pairs := len(default)):
         raise ConfigError(

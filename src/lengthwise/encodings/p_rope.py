@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.rope import RoPE
+from lengthwise.values import shown
 
 
 class PRoPE(RoPE):
@@ -42,7 +43,7 @@ class PRoPE(RoPE):
         super().__init__(head_dim=head_dim, base=base, layout=layout)
         if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p <= 1:
             raise ConfigError(
-                f"PRoPE: p (the fraction of pairs that are rotated) must be more than 0 and at most 1, got {p!r}"
+                f"PRoPE: p (the fraction of pairs that are rotated) must be more than 0 and at most 1, got {shown(p)}"
             )
         self.rotated_pairs = int(p * head_dim / 2 + 1e-9)  # 0.58 * 100 / 2 is 28.999999999999996
         if not self.rotated_pairs:

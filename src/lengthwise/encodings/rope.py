@@ -9,6 +9,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import RotaryEncoding, require_positive
 from lengthwise.forms import table_dtype
+from lengthwise.values import shown
 
 
 class RoPEArguments(TypedDict, total=False):
@@ -52,7 +53,7 @@ class RoPE(RotaryEncoding):
         number = isinstance(rotary_fraction, (int, float)) and not isinstance(rotary_fraction, bool)
         if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.allows_no_rotation)):
             low = "0 or more" if self.allows_no_rotation else "more than 0"
-            raise ConfigError(f"{name}: rotary_fraction must be {low} and at most 1, got {rotary_fraction!r}")
+            raise ConfigError(f"{name}: rotary_fraction must be {low} and at most 1, got {shown(rotary_fraction)}")
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if (self.rotary_dims < 2 and rotary_fraction) or self.rotary_dims % 2:
             raise ConfigError(
