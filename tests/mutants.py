@@ -262,10 +262,11 @@ def attempt(mutant: Mutant, tests: list[str]) -> tuple[str, float]:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
         try:
             result = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
             )
             outcome = "survived" if result.returncode == 0 else "caught"
-            if result.returncode not in (0, 1, 2):  # 2: an error while the tests are collected
+            broken = "no collectors" in result.stdout + result.stderr  # the tests' module cannot be imported any more
+            if result.returncode not in (0, 1, 2) and not broken:  # 2: an error while the tests are collected
                 outcome = f"failed to run ({result.returncode})"
         except subprocess.TimeoutExpired:
             outcome = "timeout"
