@@ -26,7 +26,9 @@ from lengthwise.studies.executors import Executor, WorkerError, executor_named
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Spec
+from lengthwise.training import check_step
 from lengthwise.training.checkpoint import WEIGHTS
+from lengthwise.training.numerics import torch_threads
 from lengthwise.values import require_no_address
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
@@ -50,6 +52,7 @@ class Outcome:
     counts: dict[str, int]  # runs by status: pending, running, done, failed
     failed: tuple[tuple[str, str], ...]  # (key, error message in one line)
     seconds: float
+    permanent: frozenset[str] = frozenset()  # keys of runs that failed because of their settings, see `Failed`
 
 
 def execute(
@@ -83,6 +86,7 @@ def execute(
     if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
         raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
     study.check()
+    _require_supported(study, device, backend, threads)
     with open_results(results) as store:
         spec = Spec(
             store=store.url,
@@ -184,6 +188,20 @@ def require_usable(workers: int | None, device: str, backend: str, threads: int)
         ) from error
 
 
+def _require_supported(study: Study, device: str, backend: str, threads: int) -> None:
+    """Raise `ConfigError` for the first encoding that a named backend does not support, before anything is created."""
+    kinds = {(run.encoding, run.model, run.training.positions, run.training.train_length): run for run in study.runs}
+    for run in kinds.values() if backend != "auto" else ():
+        try:
+            with torch_threads(threads):
+                check_step(run, device=device, backend=backend)
+        except ConfigError as error:
+            text = str(error).replace("backend='auto'", "backend='auto' (--backend auto)")
+            raise ConfigError(f"{run.label} on {run.task.label}: {text}") from error
+        except (Exception, SystemExit):  # the worker that trains this run will report the error
+            continue
+
+
 def _pickled(study: Study) -> bytes:
     """Return the pickled runs for the workers, which import each class by its name."""
     for run in study.runs:
@@ -216,12 +234,15 @@ class _Execution:
         self.error: str | None = None
         self.last_counts: tuple[dict[str, int], bool] | None = None
         self.next_count = 0.0
+        self.permanent: set[str] = set()  # keys of runs that failed because of their settings
         self.idle = False  # at the last count, only other calls had runs
 
     def emit(self, event: Event) -> None:
-        self.on_event(event)
+        if isinstance(event, Failed) and event.permanent:
+            self.permanent.add(event.key)
         if isinstance(event, (Done, Failed)):
             self._count(now=True)
+        self.on_event(event)
 
     def work(self, workers: int | None, estimate: bool, notes: list[str]) -> Outcome:
         start = time.perf_counter()
@@ -232,7 +253,7 @@ class _Execution:
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
-        return Outcome(counts, failed, time.perf_counter() - start)
+        return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent))
 
     def _begin(self, workers: int | None, estimate: bool, notes: list[str]) -> int:
         """Emit `Begun` and the notes. Return the number of workers."""

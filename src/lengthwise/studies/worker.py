@@ -19,7 +19,7 @@ from lengthwise.store import ClaimLost, RunRow, Store, StoreError, StoreGone, Un
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
-from lengthwise.training import Progress, Stopped, Trained, train
+from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import WEIGHTS
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
@@ -130,11 +130,11 @@ class Worker:
                 self.parent.send(Done(key=row.key, scores=scores, shift_scores=shift_scores, seconds=seconds))
 
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
+        weights = folder / WEIGHTS
+        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
-        weights = folder / WEIGHTS
-        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
@@ -226,7 +226,8 @@ class Worker:
         if debugging():
             traceback.print_exception(error)
         self.store.fail(row.key, self.name, message)
-        self.parent.send(Failed(key=row.key, error=message))
+        permanent = isinstance(error, (ConfigError, TrainingError))
+        self.parent.send(Failed(key=row.key, error=message, permanent=permanent))
 
     @contextmanager
     def warnings_as_notes(self, key: str) -> Iterator[None]:
