@@ -99,6 +99,8 @@ def execute(
             backend=backend,
             threads=threads,
         )
+        for run in study.runs:
+            run_folder(store.folder, run.key)  # raises `StoreError` for a link or a file
         notes = _add(store, study)
         execution = _Execution(store, study, spec, kind, on_event or (lambda event: None))
         return execution.work(workers, estimate, notes)
