@@ -92,11 +92,12 @@ _ADDRESS = re.compile(
     rf"://|^[A-Za-z][A-Za-z0-9+.-]+:/|(?:^|/){_SCHEME}|{_PASSWORD}|^(?![A-Za-z]:[/\\]).*:.*@",
     re.DOTALL | re.IGNORECASE,
 )
+_REST = r"""\S*?(?=["'`]?[.,;:)]*(?:\s|$))"""  # to the end of the word, without a closing quote and punctuation
 _SECRETS = (
-    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
-    re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
+    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@{_REST}", re.DOTALL | re.IGNORECASE),
+    re.compile(rf"""[^\s:/'"`]{{1,200}}:\S*@{_REST}"""),
     re.compile(
-        rf"""[^\s"']{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+        rf"""[^\s"'`]{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|{_REST})""", re.IGNORECASE
     ),  # to the closing quote
 )
 
