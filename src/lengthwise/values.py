@@ -82,6 +82,7 @@ def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> Non
             raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, known)}; {available}")
 
 
+RESULTS = "lengthwise-results"  # the results folder of commands
 EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret
 _SCHEME = (
     r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|sqlite|mongodb|redis|https?|ftps?|sftp|ssh)(?:\+[A-Za-z0-9_.]+)?:"

@@ -1,12 +1,24 @@
 """The folders of runs. Only this module turns a run's key into a path."""
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
+from lengthwise.class_versions import shortened
 from lengthwise.store.checks import require_key
 from lengthwise.store.errors import BadFolder
-from lengthwise.values import require_no_address
+from lengthwise.values import RESULTS, require_no_address
+
+
+def results_option(results: str | os.PathLike[str]) -> str:
+    """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without the option."""
+    default = os.environ.get("LENGTHWISE_RESULTS") or RESULTS
+    return (
+        ""
+        if Path(results).resolve() == Path(default).resolve()
+        else f" --results {shlex.quote(shortened(str(results)))}"
+    )
 
 
 def run_folder(results: str | os.PathLike[str], key: str) -> Path:

@@ -116,7 +116,7 @@ def _add(store: Store, study: Study) -> list[str]:
     replaced = replaced_runs(unlisted, now)
     removed = [row for row in unlisted if row.key not in replaced]
     notes = (
-        _removed_runs_note(study.name, removed),
+        _removed_runs_note(study.name, removed, store.option),
         _removed_lengths_note(study.name, before, now),
         retraining_note(replaced.values()),
         _reopen(store, study.name),
@@ -131,7 +131,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
+def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
     """Return one line about runs that the study no longer lists, or an empty string."""
     if not removed:
         return ""
@@ -140,7 +140,7 @@ def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
     count, they_are = ("1 run", "it is") if len(removed) == 1 else (f"{len(removed)} runs", "they are")
     return (
         f"{study} no longer lists {count}: {runs}{more}; {they_are} not in its report, but still in the database "
-        "(`lengthwise list runs` shows every run)"
+        f"(`lengthwise list runs{option}` shows every run)"
     )
 
 
@@ -167,7 +167,7 @@ def _reopen(store: Store, study: str) -> str:
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
         f"{study}: the weights of {runs} are missing in {store.folder / 'runs'}, so {they_are} trained again; the scores are "
-        "kept (`lengthwise report` needs no weights)"
+        f"kept (`lengthwise report{store.option}` needs no weights)"
     )
 
 
