@@ -106,7 +106,7 @@ USAGE = [
         "the position scheme Consecutive is given 2 times; give it once",
     ),
     ([*COMPARE, "rope", "rope:base=10000"], "the encoding RoPE is given 2 times; give it once"),
-    ([*COMPARE, "fire-s,fire,fire-s"], "the encoding FIRE-S is given 2 times; give it once"),
+    ([*COMPARE, "fire-s", "fire", "fire-s"], "the encoding FIRE-S is given 2 times; give it once"),
     ([*COMPARE, "--encodings", "NoPE"], "the encoding NoPE is given 2 times; give it once"),
     (["list", "positions", "pso"], "no position scheme 'pso'"),
     (["list", "positions", "shfit"], "did you mean 'Shift'?"),
