@@ -83,6 +83,7 @@ def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> Non
             raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, known)}; {available}")
 
 
+RESULTS = "lengthwise-results"  # the results folder of commands
 EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret
 _SCHEME = (
     r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|sqlite|mongodb|redis|https?|ftps?|sftp|ssh)(?:\+[A-Za-z0-9_.]+)?:"
@@ -93,11 +94,12 @@ _ADDRESS = re.compile(
     rf"://|^[A-Za-z][A-Za-z0-9+.-]+:/|(?:^|/){_SCHEME}|{_PASSWORD}|^(?![A-Za-z]:[/\\]).*:.*@",
     re.DOTALL | re.IGNORECASE,
 )
+_REST = r"""\S*?(?=["'`]?[.,;:)]*(?:\s|$))"""  # to the end of the word, without a closing quote and punctuation
 _SECRETS = (
-    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
-    re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
+    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@{_REST}", re.DOTALL | re.IGNORECASE),
+    re.compile(rf"""[^\s:/'"`]{{1,200}}:\S*@{_REST}"""),
     re.compile(
-        rf"""[^\s"']{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+        rf"""[^\s"'`]{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|{_REST})""", re.IGNORECASE
     ),  # to the closing quote
 )
 

@@ -330,6 +330,40 @@ def test_one_seed_that_a_floor_beats_is_no_winner(make_run: Make, make_score: Ma
     assert "FIRE has a cross-entropy of 2.472, no better than the baseline “bigram” (2.444); other seeds" in alone
 
 
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            {"FIRE": (0.80, 0.92), "RoPE": (0.7, 0.72)},
+            r"FIRE has the highest mean exact match \(0.860, .*\), {}; RoPE is",
+        ),
+        (
+            {"FIRE": (0.84, 0.86), "RoPE": (0.1, 0.11)},
+            r"the highest mean .*, {}, but significantly better than RoPE\.",
+        ),
+        ({"FIRE": (0.80, 0.92)}, r"Its mean exact match there is .*, {}\."),
+        ({"FIRE": (0.85,), "RoPE": (0.7,)}, r"FIRE has the highest exact match \(0.850\), {}; with one seed"),
+        ({"FIRE": (0.80, 0.92), "RoPE": (0.80, 0.92)}, r"both have a mean exact match of 0.860 there, {}\."),
+    ],
+)
+def test_an_interval_that_reaches_a_floor_at_a_longer_length_is_said(
+    table: dict[str, Sequence[float]], said: str, make_run: Make, make_score: Make
+) -> None:
+    floor = [{"name": "constant answer", "score": 0.844, "floor": True}]
+    runs = [
+        make_run(label, n, (10, 80), metric="exact match") for label, means in table.items() for n in range(len(means))
+    ]
+    scores = [
+        make_score(run, mean, asked=asked, n=100, facts={"details": {"baselines": floor}})
+        for run in runs
+        for asked, mean in zip(run.asked, (0.99, table[run.label][run.seed]), strict=True)
+    ]
+    (task,) = from_rows([], runs, scores).tasks
+    words = "not clearly better than the baseline “constant answer” \\(0.844\\)"
+    assert re.search(said.format(words), task.reading), task.reading
+    assert task.reading.count("better than the baseline") == 1
+
+
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_all_alike_and_worse_than_a_floor(seeds: int, make_run: Make, make_score: Make) -> None:
     table = {name: [[2.3, 2.4, 2.472]] * seeds for name in ("FIRE", "RoPE")}

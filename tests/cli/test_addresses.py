@@ -159,3 +159,8 @@ def test_advice_stays_and_secrets_go(address: str) -> None:
     masked = values.without_secrets(f"there is no option {address}{advice}")
     assert harmless(masked.replace(values.EXAMPLE, "")), masked
     assert masked.startswith("there is no option ")
+    for quote in "\"'`":
+        quoted = values.without_secrets(f"Invalid value {quote}{address}{quote} for --results. It is wrong")
+        assert re.fullmatch(
+            rf"Invalid value {quote}\S*( password=|host=h )?\*\*\*{quote} for --results. It is wrong", quoted
+        )

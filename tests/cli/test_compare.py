@@ -205,3 +205,46 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
 def test_the_help_says_what_a_name_is_made_of(here: Call) -> None:
     said = " ".join(here("compare", "--help").out.replace("│", " ").split())
     assert "[default: built from the task, the training length, the encodings" in said
+
+
+TINY = "--task copy --train-length 4 --steps 4 --batch-size 2 --d-model 16 --num-layers 1 --num-heads 2 --examples 4"
+
+
+@pytest.mark.parametrize("backend", ["fused", "flex"])
+def test_a_backend_that_lacks_an_encoding_is_refused_before_anything_is_created(
+    here: Call, tmp_path: Path, backend: str
+) -> None:
+    words = ["compare", "shaw", *TINY.split(), "--results", tmp_path / "results", "--executor", "inline"]
+    ran = here(*words, "--backend", backend)
+    assert ran.code == 2
+    assert ran.err.startswith(f"lengthwise: Shaw on Copy: backend '{backend}' does not support this call: ")
+    assert "use backend='auto' (--backend auto)" in ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+    assert here(*words, "--backend", "reference").code == 0
+
+
+def test_a_training_on_a_backend_without_gradients_is_refused(here: Call, tmp_path: Path) -> None:
+    ran = here("compare", "rope", *TINY.split(), "--results", tmp_path / "results", "--backend", "flex")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "RoPE on Copy: backend 'flex': FlexAttention has no backward pass on a CPU; use" in ran.err
+    assert not (tmp_path / "results").exists()
+
+
+def test_after_a_wrong_setting_nobody_is_told_to_repeat_the_command(
+    here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lengthwise.config import ConfigError
+    from lengthwise.studies import worker
+
+    def train(run: Any, *_: Any, **__: Any) -> None:
+        raise ConfigError("it is impossible") if run.label == "RoPE" else RuntimeError("it is full")
+
+    monkeypatch.setattr(worker, "train", train)
+    words = [*TINY.split(), "--results", tmp_path / "results", "--executor", "inline"]
+    ran = here("compare", "rope", *words)
+    assert ran.code == 1
+    last = "the run failed; correct what the message names first, because the same command fails again"
+    assert ran.err.splitlines()[-1] == f"lengthwise: {last}"
+    last = here("compare", "rope", "nope", *words).err.splitlines()[-1]
+    assert last == "lengthwise: 2 of 2 runs failed; run the same command again to retry the other"

@@ -1,6 +1,7 @@
 """Bad input: one plain line on stderr, exit code 2, no traceback."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -99,8 +100,14 @@ USAGE = [
     ([*COMPARE, "--positions", "randomized:max_lenght=9"], "did you mean 'max_length'?"),
     ([*COMPARE, "--positions", "randomized:max_length=0"], "max_length must be a whole number of at least 1, got 0"),
     ([*COMPARE, "--positions", ""], "positions must have at least one element, got an empty list"),
-    ([*COMPARE, "--positions", "shift,shift"], "the same run twice (NoPE with Shift on Copy, seed 0)"),
-    ([*COMPARE, "--positions", "consecutive,consecutive"], "the same run twice (NoPE on Copy, seed 0)"),
+    ([*COMPARE, "--positions", "shift,shift"], "the position scheme Shift is given 2 times; give it once"),
+    (
+        [*COMPARE, "--positions", "consecutive,consecutive"],
+        "the position scheme Consecutive is given 2 times; give it once",
+    ),
+    ([*COMPARE, "rope", "rope:base=10000"], "the encoding RoPE is given 2 times; give it once"),
+    ([*COMPARE, "fire-s", "fire", "fire-s"], "the encoding FIRE-S is given 2 times; give it once"),
+    ([*COMPARE, "--encodings", "NoPE"], "the encoding NoPE is given 2 times; give it once"),
     (["list", "positions", "pso"], "no position scheme 'pso'"),
     (["list", "positions", "shfit"], "did you mean 'Shift'?"),
     (["list", "encodigns"], "no list of 'encodigns'; did you mean 'encodings'?"),
@@ -364,3 +371,31 @@ def test_output_that_nobody_reads_to_the_end(words: list[str]) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_advice_names_the_results_folder_of_the_command(
+    here: Call, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished, tmp_path / "my results")
+    shutil.copytree(finished, tmp_path / "lengthwise-results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LENGTHWISE_RESULTS", raising=False)
+    elsewhere = "`lengthwise list runs --results 'my results'`"
+    for words in (
+        ["show", "zz"],
+        ["drop", "zz"],
+        ["drop"],
+        ["probe", "recency"],
+        ["probe", "recency", "zz"],
+        ["lengths", ""],
+    ):
+        assert elsewhere in here(*words, "--results", "my results").err
+        assert elsewhere in here(*words, "--results", tmp_path / "my results").err
+        assert "`lengthwise list runs`" in here(*words).err
+        assert "`lengthwise list runs`" in here(*words, "--results", "lengthwise-results").err
+        monkeypatch.setenv("LENGTHWISE_RESULTS", "my results")
+        assert "`lengthwise list runs`" in here(*words).err
+        assert (
+            "lengthwise list runs --results lengthwise-results`" in here(*words, "--results", "lengthwise-results").err
+        )
+        monkeypatch.delenv("LENGTHWISE_RESULTS")

@@ -54,8 +54,9 @@ def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path:
     ran = here("report", "--results", results)
     assert ran.code == 0
     assert "No results yet" not in ran.out
-    assert "1 run belongs to no study and is not shown; `lengthwise list runs` lists every run" in " ".join(
-        ran.out.split()
+    assert (
+        f"1 run belongs to no study and is not shown; `lengthwise list runs --results {results}` lists every run"
+        in " ".join(ran.out.split())
     )
 
 

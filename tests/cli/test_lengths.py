@@ -41,7 +41,9 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
     assert set(found["test"]["lengths"]) == {"4", "8"}
     probes = json.loads(here("show", key, "--results", results, "--json").out)["probes"]
     assert [probe["asked"]["field"] for probe in probes] == ["input", "length"]  # each stored once
-    assert f"`lengthwise lengths {key[:8]}` shows them" in here("show", key, "--results", results).out
+    assert (
+        f"`lengthwise lengths {key[:8]} --results {results}` shows them" in here("show", key, "--results", results).out
+    )
     here("report", "--results", results)
     assert "Lengths of examples" in (results / "report.html").read_text()
 

@@ -410,6 +410,32 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert "earlier code" in marks[new[:8]]
 
 
+def test_every_run_of_earlier_code_is_marked(here: Call, own: Path) -> None:
+    def train(name: str, text: str, encodings: str) -> None:
+        study = STUDY.replace('"mine"', repr(name)).replace('["copy"]', "[Largest]").replace("ENCODINGS", encodings)
+        (own / "study.py").write_text(text + study)
+        ran = here("run", "study.py", "--results", "results", "--executor", "inline")
+        assert ran.code == 0, ran.err
+
+    def marks(*words: str) -> dict[str, str]:
+        with open_store("results", create=False) as store:
+            rows = {row.key[:8]: row for row in store.runs()}
+        lines = [line.partition("  ") for line in here("list", "runs", *words, "--results", "results").out.splitlines()]
+        found = {key: next((m for m in ("earlier", "last used") if m in line), "") for key, _, line in lines[1:]}
+        return {f"{rows[key].label} {rows[key].config['task']['class']['code'][:8]}": m for key, m in found.items()}
+
+    train("mine", OWN, '["nope", "rope"]')
+    assert set(marks().values()) == {""}
+    (nope, rope) = marks()
+    train("new", OWN.replace("digits.max", "digits.min"), '["nope"]')
+    (new,) = marks().keys() - {nope, rope}
+    assert marks() == {nope: "earlier", rope: "earlier", new: "last used"}, "no run of RoPE has newer code"
+    assert marks("--study", "mine") == {nope: "earlier", rope: "earlier"}
+    assert marks("--study", "new") == {new: ""}
+    train("mine", OWN, '["nope", "rope"]')
+    assert marks() == {nope: "last used", rope: "", new: "earlier"}, "the restored code is the last used one"
+
+
 def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:
     from lengthwise.studies import load
 

@@ -88,6 +88,15 @@ def test_text_from_users_stays_text(make_row: Make, make_score: Make, make_study
     assert "{{7*7}}" in text, "text is no template"
 
 
+def test_control_characters_of_a_database_are_replaced(make_row: Make, make_score: Make, make_study: Make) -> None:
+    evil = "a\x1b[2Jb\x00\x07\r\x7f\x9bc\tand\nd"
+    run = make_row(label=evil, encoding=evil, task=evil, unit=evil, metric=evil, facts={"commit": evil, evil: evil})
+    study = make_study(name=evil, question=evil, expectation=evil, cost=evil, command=evil)
+    text = render(from_rows([study], [run], [make_score(run, 128, 2.0)]))
+    assert not re.search(r"[^\n\t -~\xa0-\U0010ffff]", text)
+    assert text.count("a\ufffd[2Jb\ufffd\ufffd\ufffd\ufffd\ufffdc\tand\nd") >= 5
+
+
 def test_what_is_missing_is_named(make_rows: Make, make_study: Make) -> None:
     runs, scores = make_rows()
     runs[4] = dataclasses.replace(runs[4], status="failed", error="the loss is not finite at step 312")

@@ -55,7 +55,7 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
     (begun,) = heard.of(Begun)
     assert isinstance(begun, Begun)
     assert set(begun.costs) == set(keys)
-    assert heard[-1] == Counted(counts=outcome.counts, waiting=False)
+    assert heard[-2:] == [Counted(counts=outcome.counts, waiting=False), heard.of(Done)[-1]]
 
     with open_store(results) as store:
         for row in store.runs("tiny"):

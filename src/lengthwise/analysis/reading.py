@@ -237,10 +237,11 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
     text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric.name} ({value})"
     if there != "there":
         text += f" {there}"
+    text += beside and f", {beside}"
     if near:
         return f"{text}; {join_names(near)} {'is' if len(near) == 1 else 'are'} not significantly different."
     rest = others[0][0] if len(others) == 1 else "the others"
-    return f"{text}, significantly better than {rest}." if others else f"{text}."
+    return f"{text}, {beside and 'but '}significantly better than {rest}." if others else f"{text}."
 
 
 def _capital(text: str) -> str:
@@ -254,14 +255,16 @@ def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[s
 
 
 def _beside(task: TaskFindings, best: Point) -> str:
-    """Return text that names the floor that the leader does not beat, or "" if it beats all of them."""
-    floor = task.unbeaten_floor(best)
-    return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})" if floor else ""
+    """Return text that names the floor that the leader or its interval does not beat, or "" if it beats all of them."""
+    for words, by_interval in (("no better", False), ("not clearly better", True)):
+        if (floor := task.unbeaten_floor(best, by_interval=by_interval)) is not None:
+            return f"{words} than the baseline “{floor.label}” ({figure(floor.scores[best.length])})"
+    return ""
 
 
 def _why_no_best(task: TaskFindings, best: Point) -> str:
-    if beside := _beside(task, best):
-        return beside
+    if task.unbeaten_floor(best) is not None:
+        return _beside(task, best)
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
 
 
@@ -289,4 +292,4 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
         return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
-    return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}); {chance}."
+    return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}){beside and f', {beside}'}; {chance}."

@@ -32,12 +32,12 @@ def command(
         finished: Also delete finished runs, with their trained models and all results.
         results: Results folder.
     """
-    from lengthwise.store import StoreError, open_results
+    from lengthwise.store import StoreError, open_results, results_option
 
     if bool(runs) == (study is not None):
         raise ConfigError(
             f"drop needs either the keys of runs or --study NAME, got {'both' if runs else 'neither'}; "
-            "`lengthwise list runs` shows the keys"
+            f"`lengthwise list runs{results_option(results)}` shows the keys"
         )
     with open_results(results, create=False) as store:
         if study is not None:

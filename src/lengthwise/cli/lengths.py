@@ -48,10 +48,12 @@ def command(
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
     if file != "-" and (not file or not Path(file).exists() or Path(file).is_dir()):
+        from lengthwise.store import results_option
+
         problem = "it is a folder" if file and Path(file).is_dir() else "there is no such file"
         raise ConfigError(
-            f"lengths needs a file of JSON lines, - for standard input, or a run's key (`lengthwise list runs`), got {file!r}: "
-            f"{problem}"
+            "lengths needs a file of JSON lines, - for standard input, or a run's key "
+            f"(`lengthwise list runs{results_option(results)}`), got {file!r}: {problem}"
         )
     if file == "-":
         histogram = _read(sys.stdin.buffer, "standard input", field)

@@ -172,6 +172,7 @@ def _option(setting: str) -> str:
 
 
 def _list_runs(study: str | None, results: str, json: bool) -> None:
+    from lengthwise.analysis.code_marks import code_marks
     from lengthwise.analysis.gather import differences, flat, last_use, listing_times
     from lengthwise.store import open_results
 
@@ -179,7 +180,8 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
         studies = store.studies()
         listed = listing_times(store, studies)
         members = {one.name: [run.key for run in store.runs(one.name)] for one in studies}
-        rows = store.runs(study)
+        runs = store.runs()
+        rows = list(runs) if study is None else store.runs(study)
         store_name = store.name
     studies_of = {row.key: [name for name, keys in members.items() if row.key in keys] for row in rows}
     if study is None:  # in the order of the studies' lists, and then the runs that no study lists
@@ -195,12 +197,17 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     columns = [
         (row.label, row.task, row.seed, row.train_length, row.config.get("training", {}).get("steps")) for row in rows
     ]
-    notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
+    settings = [{k: v for k, v in flat(row.config).items() if not k.endswith(".class.code")} for row in rows]
+    notes = zip(
+        code_marks(rows, columns, runs, listed),
+        differences(columns, settings, [last_use(row, listed) for row in rows]),
+        strict=True,
+    )
     show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
     texts = [column(name, overflow="fold") for name in (*(["study"] if show_studies else []), "encoding", "task")]
     numbers = [column(name, justify="right") for name in ("seed", "training length", "steps")]
     table = plain_table(column("key", style="bold", overflow="fold"), *texts, *numbers, "status")
-    for row, note in zip(rows, notes, strict=True):
+    for row, note in zip(rows, (", ".join(filter(None, pair)) for pair in notes), strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
+from lengthwise import values
 from lengthwise.config.choices import split_at_commas
 from lengthwise.values import ConfigError, require_no_address
 
@@ -97,7 +98,7 @@ def split_names(text: str | None) -> list[str]:
 
 
 EVERY_FILE = "**/*"  # of a folder of text
-RESULTS = "lengthwise-results"
+RESULTS = values.RESULTS
 Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_require_folder)]
 
 

@@ -33,6 +33,9 @@ class Overview:
         self.study = study
         self.runs = {run.key: run for run in study.runs}
         self.counts = {"pending": len(self.runs), "running": 0, "done": 0, "failed": 0}
+        self.before = 0  # runs that had ended when this call began
+        self.own = self.others = 0  # runs that ended since then: of this call, and (at least) of other calls
+        self.active: set[str] = set()  # runs of this call that have started, by key
         self.left: dict[str, float] = {}  # remaining cost, by run key
         self.costs: dict[str, Any] = {}
         self.etas: dict[str, float] = {}  # remaining seconds of the active runs, by key
@@ -43,13 +46,19 @@ class Overview:
     def update(self, event: Event) -> None:
         if isinstance(event, Begun):
             self.counts, self.costs, self.estimated = event.counts, event.costs, event.seconds
+            self.before = self.ended
             self.left = {key: cost.total for key, cost in event.costs.items()}
         elif isinstance(event, Counted):
-            self.counts = event.counts
+            self.counts = event.counts  # may already include active runs, whose `Done` is still to come
+            self.others = max(self.others, self.ended - self.before - self.own - len(self.active))
+        elif isinstance(event, Started):
+            self.active.add(event.key)
         elif isinstance(event, Advanced):
             self._advance(event)
         elif isinstance(event, (Done, Failed, Released)):
             self.etas.pop(event.key, None)
+            self.active.discard(event.key)
+            self.own += not isinstance(event, Released)
             if not isinstance(event, Released):
                 self._set_left(event.key, 0.0, counts=isinstance(event, Done))
 
@@ -84,6 +93,11 @@ class Overview:
     def ended(self) -> int:
         """The number of runs that are done or failed."""
         return self.counts["done"] + self.counts["failed"]
+
+    @property
+    def number(self) -> int:
+        """The number of the run that ended last, which is larger by 1 for every run of this call."""
+        return min(self.total, self.before + self.own + self.others)
 
     def completed(self) -> float:
         """Return the number of completed runs, with fractions for active runs."""
@@ -164,8 +178,7 @@ class Lines:
             self.waiting = event.waiting
         elif (line := overview.line(event)) is not None:
             if isinstance(event, (Done, Failed)):
-                number = min(overview.total, overview.ended + 1)  # `Counted` follows and adds the run to `ended`
-                line = f"[{number}/{overview.total}] {line}{self._eta()}"
+                line = f"[{overview.number}/{overview.total}] {line}{self._eta()}"
             self._print(line)
 
     def _advance(self, event: Advanced) -> None:

@@ -59,7 +59,7 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
     from lengthwise.report import table, write
 
     data = findings(store, study)
-    stdout().print(table(data, ties))
+    stdout().print(table(data, ties, store.option))
     return write(data, page, ties)
 
 

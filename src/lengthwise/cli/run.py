@@ -50,7 +50,11 @@ def run_study(study: "Study", execution: Execution) -> int:
             print(one_line(line), file=sys.stderr)
         number = len(outcome.failed)
         failed = "the run" if len(study.runs) == 1 else f"{number} of {len(study.runs)} runs"
-        retry = f"run the same command again to retry {'it' if number == 1 else 'them'}"
+        if again := number - sum(key in outcome.permanent for key, _ in outcome.failed):
+            others = f"the other{'s' if again > 1 else ''}"
+            retry = f"run the same command again to retry {('it' if number == 1 else 'them') if again == number else others}"
+        else:
+            retry = "correct what the message names first, because the same command fails again"
         print(f"lengthwise: {failed} failed; {retry}", file=sys.stderr)
         return 1
     return 0

@@ -40,6 +40,7 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
 
     with open_results(results, create=False) as store:
         row = store.run(run)
+        key_and_option = row.key[:8] + store.option
         scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
     if json:
         lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "probes": probes}
@@ -51,7 +52,7 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
         by_probe.setdefault(answer.asked["probe"], []).append(answer)
     for name, rows in by_probe.items():
         probe = PROBES.get(name)
-        note = stored_note(name, row.key[:8], rows) if probe is None else probe.stored_note(row.key[:8], rows)
+        note = stored_note(name, key_and_option, rows) if probe is None else probe.stored_note(key_and_option, rows)
         print(f"\n{note}")
     return 0
 

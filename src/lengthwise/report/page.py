@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 HERE = Path(__file__).parent
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # except tabs and line feeds
 
 
 class ReportError(ValueError):
@@ -44,7 +46,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
     tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] or t["chapters"] for t in tasks)
     scripts = [bundle.script(), _file("page.js")] if has_chart else [_file("page.js")]
-    return _template().render(
+    page = _template().render(
         f=findings,
         tasks=tasks,
         title=findings.title,
@@ -67,6 +69,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         floor_words=FLOOR_WORDS,
         join_names=join_names,
     )
+    return CONTROL_CHARACTERS.sub("\ufffd", page)  # of texts from somebody else's database
 
 
 def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "average") -> Path:

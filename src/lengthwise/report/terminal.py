@@ -18,13 +18,14 @@ MOST = 12  # lengths per task; of more, these are spread evenly
 NOTES = 2  # notes per task
 
 
-def table(findings: Findings, ties: Ties = "average") -> Group:
+def table(findings: Findings, ties: Ties = "average", option: str = "") -> Group:
     """Return what rich prints: a table and a conclusion for each task, and the ranks of the encodings.
 
     Each cell has a mean, and below it ± half of its 95 % interval. `ties`: the rule for equal scores, see `ranking`.
+    `option`: see `Store.option`.
     """
     if not findings.runs and findings.unlisted:
-        return Group(*_unlisted(findings.unlisted, ""))
+        return Group(*_unlisted(findings.unlisted, "", option))
     if not findings.runs:
         return Group(Text("No results yet: no study has run here."))
     parts: list[Table | Text] = []
@@ -54,7 +55,7 @@ def table(findings: Findings, ties: Ties = "average") -> Group:
         if failures := unlearned(findings.tasks):
             parts.append(Text(failures))
         parts.append(Text(""))
-    parts += _missing(findings)
+    parts += _missing(findings, option)
     return Group(*parts)
 
 
@@ -135,7 +136,7 @@ def _table(task: TaskFindings, lengths: tuple[int, ...]) -> Table:
     return shown
 
 
-def _missing(findings: Findings) -> list[Text]:
+def _missing(findings: Findings, option: str) -> list[Text]:
     lines = []
     for state, runs in (("failed", findings.failed), ("not finished", findings.unfinished)):
         if runs:
@@ -146,11 +147,11 @@ def _missing(findings: Findings) -> list[Text]:
                 lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{reason}"))
             if len(runs) > 8:
                 lines.append(Text(f"  and {len(runs) - 8} more"))
-    return [*lines, *_unlisted(findings.unlisted, " more")]
+    return [*lines, *_unlisted(findings.unlisted, " more", option)]
 
 
-def _unlisted(count: int, more: str) -> list[Text]:
+def _unlisted(count: int, more: str, option: str) -> list[Text]:
     """Say how many runs no study lists; nothing if there are none."""
     belong, are = ("run belongs", "is") if count == 1 else ("runs belong", "are")
-    words = f"{count}{more} {belong} to no study and {are} not shown; `lengthwise list runs` lists every run"
+    words = f"{count}{more} {belong} to no study and {are} not shown; `lengthwise list runs{option}` lists every run"
     return [Text(words)] if count else []

@@ -9,8 +9,8 @@ torch, so a report needs the database alone.
 """
 
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
-from lengthwise.store.folders import delete_run, run_folder
+from lengthwise.store.errors import BadFolder, ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
+from lengthwise.store.folders import delete_run, results_option, run_folder
 from lengthwise.store.results import Store, open_results, open_store
 from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
@@ -19,6 +19,7 @@ from lengthwise.store.workers import worker_name
 __all__ = [
     "SCHEMA_VERSION",
     "STATUSES",
+    "BadFolder",
     "ClaimLost",
     "CurveRow",
     "Dropped",
@@ -34,6 +35,7 @@ __all__ = [
     "delete_run",
     "open_results",
     "open_store",
+    "results_option",
     "run_folder",
     "worker_name",
 ]

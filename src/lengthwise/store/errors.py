@@ -31,6 +31,10 @@ class StoreGone(StoreError):
     """The database's file was deleted or replaced while it was open, so nothing more can be stored in it."""
 
 
+class BadFolder(StoreError):
+    """The folder of a run is a link or a file, so that the run's files cannot be written or deleted there."""
+
+
 class ClaimLost(StoreError):
     """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim another run."""
 

@@ -1,32 +1,46 @@
 """The folders of runs. Only this module turns a run's key into a path."""
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
+from lengthwise.class_versions import shortened
 from lengthwise.store.checks import require_key
-from lengthwise.store.errors import StoreError
-from lengthwise.values import require_no_address
+from lengthwise.store.errors import BadFolder
+from lengthwise.values import RESULTS, require_no_address
+
+
+def results_option(results: str | os.PathLike[str]) -> str:
+    """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without the option."""
+    default = os.environ.get("LENGTHWISE_RESULTS") or RESULTS
+    return (
+        ""
+        if Path(results).resolve() == Path(default).resolve()
+        else f" --results {shlex.quote(shortened(str(results)))}"
+    )
 
 
 def run_folder(results: str | os.PathLike[str], key: str) -> Path:
     """Return the folder of a run, `RESULTS/runs/KEY`, which may not exist.
 
-    A results folder may come from somebody else. Raises `StoreError` for an invalid key, and if `runs` or the run's folder is a
-    link: files would be written and deleted elsewhere. `results` itself may be a link.
+    A results folder may come from somebody else. Raises `StoreError` for an invalid key, and `BadFolder` if `runs` or the run's
+    folder is a file or a link: files would be written and deleted elsewhere. `results` itself may be a link.
     """
     require_no_address("the results folder", results)
     require_key(key, "the key")
     folder = Path(results) / "runs" / key
     for part in (folder.parent, folder):
         if part.is_symlink():
-            raise StoreError(
+            raise BadFolder(
                 f"{part} must not be a link, because runs are written and deleted only inside the results folder; remove the link, "
                 "or make the whole results folder a link"
             )
+        if part.exists() and not part.is_dir():
+            raise BadFolder(f"{part} must be a folder for the files of runs, got a file; remove it")
     expected = Path(results).resolve() / "runs" / key
     if folder.resolve() != expected:
-        raise StoreError(f"{folder} must be inside its results folder; give another results folder")
+        raise BadFolder(f"{folder} must be inside its results folder; give another results folder")
     return folder
 
 

@@ -132,7 +132,7 @@ def _run_rows(
     ]
 
 
-def full_key(connection: Connection, prefix: str, name: str) -> str:
+def full_key(connection: Connection, prefix: str, name: str, option: str) -> str:
     table = schema.runs
     rows = readable(schema.runs, connection.execute(select(table).order_by(table.c.key)))
     known = {row["key"]: f"{row['key']} ({row['label']}, {row['task']}, seed {row['seed']})" for row in rows}
@@ -147,7 +147,9 @@ def full_key(connection: Connection, prefix: str, name: str) -> str:
         raise StoreError(f"{len(matches)} keys start with {prefix!r}: {listed}; give more digits of the key")
     near = [key for key in known if prefix[:2] and key.lower().startswith(prefix[:2].lower())][:3]
     hint = f"; similar keys: {', '.join(known[key] for key in near)}" if near else near_miss(prefix, known)
-    raise StoreError(f"no run has a key that starts with {prefix!r}{hint}; `lengthwise list runs` lists all runs")
+    raise StoreError(
+        f"no run has a key that starts with {prefix!r}{hint}; `lengthwise list runs{option}` lists all runs"
+    )
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------------

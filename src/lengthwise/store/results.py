@@ -10,8 +10,10 @@ from lengthwise.store import columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
 from lengthwise.store.databases import open_database
 from lengthwise.store.databases.base import Database
+from lengthwise.store.databases.sqlite_file import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
+from lengthwise.store.folders import results_option
 from lengthwise.store.rows import (
     CurveRow,
     ProbeRow,
@@ -50,6 +52,13 @@ class Store:
                 f"{self.name} is on a server and has no folder on this machine; give a results folder instead"
             )
         return self._folder
+
+    @property
+    def option(self) -> str:
+        """Return the option of commands on this store, for messages: ` --results PATH`, or "" if they need none."""
+        if self.path is None:
+            return ""
+        return results_option(self.path.parent if self.path.name == FILE_NAME else self.path)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -337,7 +346,8 @@ class Store:
     def run(self, prefix: str) -> RunRow:
         """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
         with self._transaction(writes=False) as connection:
-            return reading.run(connection, reading.full_key(connection, prefix, self.name), None, self._now(connection))
+            key = reading.full_key(connection, prefix, self.name, self.option)
+            return reading.run(connection, key, None, self._now(connection))
 
 
 def _questions(asked: Sequence[Any], what: str) -> list[str]:

@@ -59,9 +59,11 @@ class Done(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
-    """The run failed; the others continue. `error` is one line."""
+    """The run failed; the others continue. `error` is one line. `permanent`: its settings are the cause, so that the same call
+    fails again."""
 
     error: str
+    permanent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

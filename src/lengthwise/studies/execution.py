@@ -26,7 +26,9 @@ from lengthwise.studies.executors import Executor, WorkerError, executor_named
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Spec
+from lengthwise.training import check_step
 from lengthwise.training.checkpoint import WEIGHTS
+from lengthwise.training.numerics import torch_threads
 from lengthwise.values import require_no_address
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
@@ -50,6 +52,7 @@ class Outcome:
     counts: dict[str, int]  # runs by status: pending, running, done, failed
     failed: tuple[tuple[str, str], ...]  # (key, error message in one line)
     seconds: float
+    permanent: frozenset[str] = frozenset()  # keys of runs that failed because of their settings, see `Failed`
 
 
 def execute(
@@ -83,6 +86,7 @@ def execute(
     if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
         raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
     study.check()
+    _require_supported(study, device, backend, threads)
     with open_results(results) as store:
         spec = Spec(
             store=store.url,
@@ -95,6 +99,8 @@ def execute(
             backend=backend,
             threads=threads,
         )
+        for run in study.runs:
+            run_folder(store.folder, run.key)  # raises `StoreError` for a link or a file
         notes = _add(store, study)
         execution = _Execution(store, study, spec, kind, on_event or (lambda event: None))
         return execution.work(workers, estimate, notes)
@@ -110,7 +116,7 @@ def _add(store: Store, study: Study) -> list[str]:
     replaced = replaced_runs(unlisted, now)
     removed = [row for row in unlisted if row.key not in replaced]
     notes = (
-        _removed_runs_note(study.name, removed),
+        _removed_runs_note(study.name, removed, store.option),
         _removed_lengths_note(study.name, before, now),
         retraining_note(replaced.values()),
         _reopen(store, study.name),
@@ -125,7 +131,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
+def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
     """Return one line about runs that the study no longer lists, or an empty string."""
     if not removed:
         return ""
@@ -134,7 +140,7 @@ def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
     count, they_are = ("1 run", "it is") if len(removed) == 1 else (f"{len(removed)} runs", "they are")
     return (
         f"{study} no longer lists {count}: {runs}{more}; {they_are} not in its report, but still in the database "
-        "(`lengthwise list runs` shows every run)"
+        f"(`lengthwise list runs{option}` shows every run)"
     )
 
 
@@ -161,7 +167,7 @@ def _reopen(store: Store, study: str) -> str:
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
         f"{study}: the weights of {runs} are missing in {store.folder / 'runs'}, so {they_are} trained again; the scores are "
-        "kept (`lengthwise report` needs no weights)"
+        f"kept (`lengthwise report{store.option}` needs no weights)"
     )
 
 
@@ -182,6 +188,20 @@ def require_usable(workers: int | None, device: str, backend: str, threads: int)
         raise ConfigError(
             f"device {device!r} cannot be used with this PyTorch on this machine; available: {', '.join(names)}"
         ) from error
+
+
+def _require_supported(study: Study, device: str, backend: str, threads: int) -> None:
+    """Raise `ConfigError` for the first encoding that a named backend does not support, before anything is created."""
+    kinds = {(run.encoding, run.model, run.training.positions, run.training.train_length): run for run in study.runs}
+    for run in kinds.values() if backend != "auto" else ():
+        try:
+            with torch_threads(threads):
+                check_step(run, device=device, backend=backend)
+        except ConfigError as error:
+            text = str(error).replace("backend='auto'", "backend='auto' (--backend auto)")
+            raise ConfigError(f"{run.label} on {run.task.label}: {text}") from error
+        except (Exception, SystemExit):  # the worker that trains this run will report the error
+            continue
 
 
 def _pickled(study: Study) -> bytes:
@@ -216,12 +236,15 @@ class _Execution:
         self.error: str | None = None
         self.last_counts: tuple[dict[str, int], bool] | None = None
         self.next_count = 0.0
+        self.permanent: set[str] = set()  # keys of runs that failed because of their settings
         self.idle = False  # at the last count, only other calls had runs
 
     def emit(self, event: Event) -> None:
-        self.on_event(event)
+        if isinstance(event, Failed) and event.permanent:
+            self.permanent.add(event.key)
         if isinstance(event, (Done, Failed)):
             self._count(now=True)
+        self.on_event(event)
 
     def work(self, workers: int | None, estimate: bool, notes: list[str]) -> Outcome:
         start = time.perf_counter()
@@ -232,7 +255,7 @@ class _Execution:
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
-        return Outcome(counts, failed, time.perf_counter() - start)
+        return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent))
 
     def _begin(self, workers: int | None, estimate: bool, notes: list[str]) -> int:
         """Emit `Begun` and the notes. Return the number of workers."""

@@ -1,8 +1,9 @@
 """Stored runs: reconstructed from their rows, and compared with the current versions of their classes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
+from lengthwise.analysis.code_marks import choices_of
 from lengthwise.analysis.gather import STORAGE_SETTINGS, canonical
 from lengthwise.config import ConfigError, Run
 from lengthwise.config.choices import UnknownName
@@ -81,18 +82,6 @@ def _changed_texts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return the paths of texts whose content differs between two run descriptions with the same settings."""
     pairs = zip(choices_of(old), choices_of(new), strict=False)
     return [str(b.get("path", b["is"])) for a, b in pairs if a.get("sha256") != b.get("sha256")]
-
-
-def choices_of(data: Any) -> Iterator[dict[str, Any]]:
-    """Yield every choice in the description of a run, in a fixed order."""
-    if isinstance(data, dict):
-        if isinstance(data.get("is"), str):
-            yield data
-        for name in sorted(data):
-            yield from choices_of(data[name])
-    elif isinstance(data, list):
-        for item in data:
-            yield from choices_of(item)
 
 
 def without_versions(data: Any) -> Any:

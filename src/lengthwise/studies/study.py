@@ -1,7 +1,8 @@
 """A study: a question, the runs that answer it, and their evaluation."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from lengthwise.training import check_training
 
 MAX_RUNS = 10_000
 """The maximal number of runs of one study, because each progress update reads all of them."""
+
+_SUFFIXES = {None: "", True: "-S", False: "-per-layer"}  # of encodings, by whether layers share one module
 
 _TEXTS = ("name", "question", "expectation", "cost", "command")  # fields of `Study`
 
@@ -199,7 +202,9 @@ def grid(
     >>> grid(["rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=16))
     """
     encoding_choices = [_encoding(value) for value in _list("encodings", encodings)]
+    _require_distinct("encoding", encoding_choices, lambda one: one[0].label + _SUFFIXES[one[1]])
     task_choices = [_choice(value, TASKS) for value in _list("tasks", tasks)]
+    _require_distinct("task", task_choices, lambda choice: choice.label)
     names = list(dict.fromkeys(choice.name for choice in task_choices))
     training_of = _per_task("training", training, TrainingConfig, names)
     trainings = {name: _with_positions(config, positions) for name, config in training_of.items()}
@@ -273,6 +278,7 @@ def _with_positions(training: TrainingConfig, schemes: Iterable[ChoiceLike] | No
     if schemes is None:
         return [training]
     choices = [_choice(value, POSITION_SCHEMES) for value in _list("positions", schemes)]
+    _require_distinct("position scheme", choices, lambda choice: choice.label)
     return [dataclasses.replace(training, positions=choice) for choice in choices]
 
 
@@ -291,3 +297,9 @@ def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
             raise ConfigError(f"seeds must be at least 1, or a list of seeds, got {seeds}")
         return range(seeds)
     return _list("seeds", seeds)
+
+
+def _require_distinct(what: str, choices: Iterable[Any], label: Callable[[Any], str]) -> None:
+    for choice, count in Counter(choices).items():
+        if count > 1:
+            raise ConfigError(f"the {what} {label(choice)} is given {count} times; give it once")

@@ -15,12 +15,22 @@ from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import evaluate, shifted, together
 from lengthwise.plugins import error_in_user_file, first_line
-from lengthwise.store import ClaimLost, RunRow, Store, StoreError, StoreGone, Unstorable, run_folder, worker_name
+from lengthwise.store import (
+    BadFolder,
+    ClaimLost,
+    RunRow,
+    Store,
+    StoreError,
+    StoreGone,
+    Unstorable,
+    run_folder,
+    worker_name,
+)
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
-from lengthwise.training import Progress, Stopped, Trained, train
-from lengthwise.training.checkpoint import WEIGHTS
+from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
+from lengthwise.training.checkpoint import WEIGHTS, deleted
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 IDLE_SECONDS = 1.0  # between two attempts to claim a run, while other workers have all unfinished runs
@@ -116,7 +126,7 @@ class Worker:
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
             except ClaimLost:
                 self.parent.send(Released(key=row.key, reason="claim lost"))
-            except Unstorable as error:
+            except (Unstorable, BadFolder) as error:
                 self.fail(row, folder, error)
             except StoreError:
                 with suppress(StoreError):
@@ -130,11 +140,11 @@ class Worker:
                 self.parent.send(Done(key=row.key, scores=scores, shift_scores=shift_scores, seconds=seconds))
 
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
+        weights = folder / WEIGHTS
+        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
-        weights = folder / WEIGHTS
-        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
@@ -148,7 +158,7 @@ class Worker:
         start_time = time.time()
         trained = train(
             run,
-            folder,
+            run_folder(self.spec.results, row.key),  # again, because it may have been replaced since
             device=self.spec.device,
             backend=self.spec.backend,
             on_progress=on_training,
@@ -157,6 +167,8 @@ class Worker:
         heartbeat.step = heartbeat.steps = run.training.steps
         self.store.add_curve(row.key, trained.curve, worker=self.name)
         scores = self.evaluate(row, run, trained, missing, should_stop)
+        if not run_folder(self.spec.results, row.key).joinpath(WEIGHTS).is_file():
+            raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
         self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
         self.store.finish(row.key, self.name, self.facts_of(row.key, trained) if new else {})
@@ -215,6 +227,12 @@ class Worker:
         self.parent.send(Released(key=row.key, reason=reason))
 
     def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
+        try:
+            run_folder(self.spec.results, row.key)
+        except StoreError as replaced:  # the cause, and nothing may be written there
+            error = replaced
+        if isinstance(error, OSError) and not folder.is_dir():
+            error = deleted(folder)
         message = error_line(error)
         if not is_own_error(error):  # a bug in an encoding or a task, whose author needs the traceback
             with suppress(OSError):
@@ -226,7 +244,8 @@ class Worker:
         if debugging():
             traceback.print_exception(error)
         self.store.fail(row.key, self.name, message)
-        self.parent.send(Failed(key=row.key, error=message))
+        permanent = isinstance(error, (ConfigError, TrainingError))
+        self.parent.send(Failed(key=row.key, error=message, permanent=permanent))
 
     @contextmanager
     def warnings_as_notes(self, key: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from lengthwise.training.loop import load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError
 from lengthwise.training.setup import build, check_training
 from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning
-from lengthwise.training.timing import measure_step
+from lengthwise.training.timing import check_step, measure_step
 from lengthwise.training.trainer import Trained
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Trained",
     "TrainingError",
     "build",
+    "check_step",
     "check_training",
     "load_trained",
     "load_weights",

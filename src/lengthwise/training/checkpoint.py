@@ -27,6 +27,7 @@ class RunFolder:
     def __init__(self, path: Path, run: Run):
         require_no_address("the folder of a run", path)
         self.path, self.run = Path(path), run
+        self._real_path = self.path.resolve()
 
     @property
     def weights(self) -> Path:
@@ -41,6 +42,11 @@ class RunFolder:
         except OSError as error:
             raise CheckpointError(f"cannot use the folder {self.path}: {error.strerror}; give another one") from error
 
+    def require_unchanged(self) -> None:
+        """Raise `CheckpointError` if the folder was deleted, or replaced by a link that leads elsewhere."""
+        if not self.path.is_dir() or self.path.resolve() != self._real_path:
+            raise deleted(self.path)
+
     def checkpoints(self) -> list[Path]:
         """Return the paths of all checkpoints, newest first."""
         numbered = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
@@ -48,6 +54,7 @@ class RunFolder:
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write the checkpoint after `step` steps, and delete all but the newest two."""
+        self.require_unchanged()
         write(self.path / f"checkpoint-{step:08d}.safetensors", tensors, self._facts(state={"step": step, **state}))
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
@@ -66,6 +73,7 @@ class RunFolder:
 
     def save_final(self, tensors: Mapping[str, Tensor], trained: Mapping[str, Any]) -> None:
         """Write the final weights with facts about the training, and delete the checkpoints."""
+        self.require_unchanged()
         write(self.weights, tensors, self._facts(trained=trained))
         self.remove_checkpoints()
 
@@ -123,6 +131,12 @@ class RunFolder:
                 f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
             )
         return _json_fact(path, facts, name)
+
+
+def deleted(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} was deleted or replaced during the run; run the same command again to train it again"
+    )
 
 
 def _json_fact(path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:

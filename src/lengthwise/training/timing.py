@@ -1,6 +1,7 @@
-"""Measure how long one training step of a run takes."""
+"""Training steps with a temporary model: whether a run can be trained, and how long a step takes."""
 
 import time
+from dataclasses import replace
 from statistics import fmean
 
 import torch
@@ -11,6 +12,14 @@ from lengthwise.training.setup import build
 from lengthwise.training.trainer import Trainer
 
 MAX_STEPS = 50  # measured steps
+
+
+def check_step(run: Run, *, device: torch.device | str, backend: str) -> None:
+    """Train one step with a single example. Raises whatever this raises: `ConfigError` if the backend does not support the run."""
+    device = torch.device(device)
+    single = replace(run, training=replace(run.training, batch_size=1, accumulation=1))
+    with reproducible(device):
+        Trainer(single, *build(single, device=device, backend=backend), device).step()
 
 
 def measure_step(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto", seconds: float = 0.5) -> float:

@@ -63,7 +63,7 @@ def command(
 
     selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))
     probe = PROBES.find_model_probe(what)
-    selection.require(probe)
+    selection.require(probe, results)
     _require_applicable(probe, selection, options)
     values = _parsed(probe, options)
     with open_results(results, create=False) as store:

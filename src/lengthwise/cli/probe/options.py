@@ -30,12 +30,15 @@ class Selection:
     run: Annotated[str | None, Parameter(parse=False)] = None
     lengths: Annotated[str | None, Parameter(parse=False)] = None
 
-    def require(self, probe: ModelProbe) -> None:
+    def require(self, probe: ModelProbe, results: str) -> None:
         """Raise `ConfigError` if the selection is incomplete or contradictory for the probe."""
         if (self.run is None) == (self.study is None):
+            from lengthwise.store import results_option
+
             got = "neither" if self.run is None else "both"
             raise ConfigError(
-                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs` shows the keys"
+                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{results_option(results)}` "
+                "shows the keys"
             )
         if self.task is not None and self.study is None:
             raise ConfigError(
