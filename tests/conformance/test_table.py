@@ -94,7 +94,14 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to see the workers")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        (signal.SIGKILL, -9),  # the command has no chance to end its workers
+    ],
+)
 def test_workers_end_with_the_command(number: signal.Signals, code: int) -> None:
     """Ctrl-C reaches every process of a terminal, the others this one alone. Workers hold its stderr open as long as they live."""
     command = [sys.executable, "-m", "lengthwise", "check", "nope", "rope"]

@@ -123,7 +123,7 @@ def centres(marks: Any) -> list[tuple[float, float]]:
     return [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
 
 
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("width", [360, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, path: Path, probed: Findings, width: int) -> None:
     page = opened(path, viewport={"width": width, "height": 900})
     assert page.messages == []

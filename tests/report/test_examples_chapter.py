@@ -49,7 +49,7 @@ def test_the_table_looks_and_sorts_as_the_others(opened: Any, counted: Findings,
     assert table.locator("tbody td").first.evaluate(looks) == other.evaluate(looks)
 
 
-@pytest.mark.parametrize("width", [390, 1100])
+@pytest.mark.parametrize("width", [390, pytest.param(1100, marks=pytest.mark.slow)])
 def test_it_fits_and_bars_are_shares(opened: Any, counted: Findings, tmp_path: Path, width: int) -> None:
     page = opened(write(counted, tmp_path / "page.html"), viewport={"width": width, "height": 900})
     assert page.messages == []

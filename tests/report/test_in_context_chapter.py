@@ -112,7 +112,7 @@ def line(page: Any, slot: int) -> int:
     return int(shared.locator(f'path[stroke="var(--c{slot})"], path[fill="var(--c{slot})"]').count())
 
 
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_fits_and_follows_the_legend(opened: Any, probed: Findings, tmp_path: Path, width: int) -> None:
     page = opened(write(probed, tmp_path / "page.html"), viewport={"width": width, "height": 900})
     assert page.messages == []

@@ -51,9 +51,12 @@ def stop_after(steps):
 @pytest.mark.parametrize(
     "run",
     [
-        a_run(),
+        pytest.param(a_run(), marks=pytest.mark.slow),
         a_run(encoding=ALiBi, model={"dropout": 0.2}, accumulation=2, min_length=2),
-        a_run(encoding=NoPE, model={"dropout": 0.1, "tie_embeddings": True, "norm": "rms"}, schedule="linear"),
+        pytest.param(
+            a_run(encoding=NoPE, model={"dropout": 0.1, "tie_embeddings": True, "norm": "rms"}, schedule="linear"),
+            marks=pytest.mark.slow,
+        ),
         a_run(positions=choose(Randomized, max_length=30), accumulation=2, min_length=2),
         a_run(encoding=Learned, positions=choose(Shift, max_shift=9)),
         a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2),
