@@ -1,7 +1,6 @@
 """Settings for every test. `lengthwise` is not imported here: jaxtyping's hook must come before it."""
 
 import datetime
-import gc
 import hashlib
 import os
 import signal
@@ -30,12 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if share > 1:
         digests = {item: hashlib.sha256(f"{today} {item.nodeid}".encode()).digest() for item in items}
         items[:] = [item for item in items if int.from_bytes(digests[item][:8], "big") % share == 0]
-
-
-def pytest_collection_finish() -> None:
-    """Exclude the collected tests, some 20,000 objects that live until the end, from every later garbage collection."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
