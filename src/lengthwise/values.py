@@ -131,7 +131,7 @@ def without_secrets(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for an error message: its `repr`, but `1.000e+400` for very large whole numbers, and tuples in square brackets."""
+    """Return a value for a message: its `repr`, but very large whole numbers as `1.000e+400` and tuples in square brackets."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(shown, value))}]"
     return f"{Decimal(value):.3e}" if isinstance(value, int) and abs(value) >= 10**30 else repr(value)
