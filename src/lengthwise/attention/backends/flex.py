@@ -45,8 +45,8 @@ class Flex(Backend):
     again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not known. There FlexAttention
     sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
 
-    Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
-    and column of their table (or key, where these are fewer), for each layer.
+    Memory: it holds the tables of the biases (on a CPU, all logits as well), and for each layer with RelativeKeyBias or
+    ContentBias one number per head, query and table column (or per key, if there are fewer keys than columns).
     """
 
     name = "flex"

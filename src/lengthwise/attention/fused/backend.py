@@ -59,7 +59,7 @@ class Fused(Backend):
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
             if isinstance(term, (forms.CumulativeBias, forms.DenseBias)):
-                return f"{type(term).__name__} is not a table over distances"
+                return f"it has no kernel for {type(term).__name__}"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
         products = vector_terms(modifiers)

@@ -30,7 +30,7 @@ _LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much t
 class Blocked(Backend):
     """Plain PyTorch, some queries at a time.
 
-    Memory: whatever is added, rows of logits of 64 queries at a time (256 on a GPU).
+    Memory: it holds the logits of one block of 64 queries (256 on a GPU) with all their keys, whatever forms are used.
     """
 
     name = "blocked"
