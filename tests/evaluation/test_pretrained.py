@@ -3,9 +3,11 @@
 What needs transformers is skipped where it is not installed (`pip install 'lengthwise[outside]'`).
 """
 
+import errno
 import importlib.util
 import json
 import math
+import os
 import socket
 import sys
 
@@ -379,6 +381,35 @@ def test_right_labels_are_the_task_s(tiny):
         for label in (0, 1)
     ]
     assert seen[:60] == alone
+
+
+@needs_transformers
+def test_the_file_of_results_is_written_whole_or_not_at_all(tiny, tmp_path, monkeypatch, capfd):
+    file = tmp_path / "said.json"
+    words = [
+        "pretrained",
+        str(tiny["llama"]),
+        "--tasks",
+        "conjunction",
+        "--dims",
+        "4",
+        "--examples",
+        "3",
+        "--prompts",
+        "2",
+    ]
+    assert main([*words, "--output", str(file)]) == 0
+    whole = file.read_bytes()
+    assert json.loads(whole)["answers"]
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main([*words, "--output", str(file), "--seed", "1"]) == 2
+    assert "No space left on device" in capfd.readouterr().err
+    assert file.read_bytes() == whole
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @needs_transformers

@@ -110,7 +110,7 @@ def test_missing_and_damaged_weights_are_said_and_trained_again(study_file: Call
 FAULTY = """
 class Faulty(NoPE):
     def modifiers(self, span):
-        raise RuntimeError("broken on purpose\\nand a second line")
+        raise RuntimeError("broken on purpose\\nand a second line with a byte of a Latin-1 file name: \\udcef")
 """
 
 

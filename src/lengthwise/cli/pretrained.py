@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from lengthwise import cache_folder
 from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import column, duration, json_text, one_line, plain_table, print_json, stdout
@@ -93,7 +94,7 @@ def command(
     if options.json or file is not None:
         data = record(model, plan, results, options, seconds)
         if file is not None:
-            file.write_text(f"{json_text(data)}\n", encoding="utf-8")
+            cache_folder.write(file, f"{json_text(data)}\n".encode("utf-8", "backslashreplace"))  # atomically
         if options.json:
             print_json(data, indent=None)
             return 0

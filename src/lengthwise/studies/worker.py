@@ -238,7 +238,7 @@ class Worker:
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / "error.txt").unlink(missing_ok=True)  # a link could lead anywhere
-                with open(folder / "error.txt", "x", encoding="utf-8") as file:
+                with open(folder / "error.txt", "x", encoding="utf-8", errors="backslashreplace") as file:
                     file.write("".join(traceback.format_exception(error)))
                 message += f" (see {folder / 'error.txt'})"
         if debugging():
