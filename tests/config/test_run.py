@@ -232,3 +232,9 @@ def test_sizes_that_no_tensor_can_have_are_refused() -> None:
     for make, settings in ((T5, {"num_buckets": 2**40}), (FIRE, {"width": 2**31})):
         with pytest.raises(ConfigError, match=r"at most|cannot be created"):
             choose(make, **settings)
+
+
+def test_a_class_in_place_of_a_choice_is_refused():
+    for field, value in (("encoding", FIRE), ("task", "copy")):
+        with pytest.raises(ConfigError, match=rf"Run\.{field} must be a choice of the kind .*; write choose\(CLASS"):
+            run(**{field: value})

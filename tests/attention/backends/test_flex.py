@@ -116,6 +116,22 @@ def as_logits(
     return flex.score_mod(modifiers, span, q, k, scale=scale)(score, *indices(k.shape[2], q.shape[2]))
 
 
+def test_the_scale_of_a_score_mod_is_by_default_that_of_attention():
+    torch.manual_seed(0)
+    modifiers, _ = effects(Span.of(7))["query relative"]
+    q, k, score = (
+        torch.randn(B, H, 7, D, dtype=WIDE),
+        torch.randn(B, G, 7, D, dtype=WIDE),
+        torch.zeros(B, H, 7, 7).double(),
+    )
+    by_default, given = (
+        flex.score_mod(modifiers, Span.of(7), q, k, **scale)(score, *indices(7, 7))
+        for scale in ({}, {"scale": D**-0.5})
+    )
+    assert by_default.any()
+    torch.testing.assert_close(by_default, given, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", effects(Span.of(1)))
 @pytest.mark.parametrize(("keys", "queries"), LENGTHS)
 def test_a_score_mod_says_what_the_forms_mean(name, keys, queries):
