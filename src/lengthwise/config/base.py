@@ -22,7 +22,9 @@ class Config:
                 raise ConfigError(f"{where} must be of kind {kind}, got the {value.kind} {value.name}")
             if not isinstance(value, (Choice, Config)):
                 if kind and value is not None:
-                    raise ConfigError(f"{where} must be a choice of the kind {kind}, got {value!r}; write choose(CLASS, ...)")
+                    raise ConfigError(
+                        f"{where} must be a choice of the kind {kind}, got {value!r}; write choose(CLASS, ...)"
+                    )
                 object.__setattr__(self, f.name, cast(value, hints[f.name], where))
             elif not isinstance(value, hints[f.name]):
                 raise ConfigError(f"{where} must be of type {hints[f.name].__name__}, got {value!r}")
