@@ -100,11 +100,11 @@ def test_neither_order_nor_company_matters(scored):
     model, task, config = scored
     together = numbers(evaluate(model, task, config, train_length=8))
     torch.manual_seed(17)
-    reverse = numbers(evaluate(model, task, config, lengths=(64, 16, 8, 4), train_length=8))
+    reverse = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4)), train_length=8))
     alone = {
         k: v
         for n in config.lengths
-        for k, v in numbers(evaluate(model, task, config, lengths=[n], train_length=8)).items()
+        for k, v in numbers(evaluate(model, task, dataclasses.replace(config, lengths=(n,)), train_length=8)).items()
     }
     assert together == reverse == alone
     assert numbers(evaluate(model, task, config, train_length=8)) == together, "call history"
@@ -121,8 +121,8 @@ def test_the_batch_size_changes_rounding_alone(scored):
 
 def test_another_seed_asks_other_examples_and_another_length_is_no_prefix(scored):
     model, task, config = scored
-    first = numbers(evaluate(model, task, config, lengths=[64], train_length=8))
-    other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1), lengths=[64], train_length=8))
+    first = numbers(evaluate(model, task, dataclasses.replace(config, lengths=(64,)), train_length=8))
+    other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1, lengths=(64,)), train_length=8))
     if task.metric == EXACT_MATCH:  # a model that knows nothing scores 0 for any of them: look at the examples
         a, b = (task.examples(seed, 20, 64) for seed in (0, 1))
         assert not torch.equal(a.inputs, b.inputs)
@@ -166,11 +166,11 @@ def test_dropout_is_off_and_the_mode_comes_back(scored):
     model, task, config = scored
     for training in (True, False):
         model.train(training)
-        evaluate(model, task, config, lengths=[8], train_length=8)
+        evaluate(model, task, dataclasses.replace(config, lengths=(8,)), train_length=8)
         assert model.training is training
     model.train()
-    with pytest.raises(ConfigError):
-        evaluate(model, task, config, lengths=[0], train_length=8)
+    with pytest.raises(Stopped):
+        evaluate(model, task, config, train_length=8, should_stop=lambda: True)
     assert model.training
     assert all(p.grad is None for p in model.parameters())
 
@@ -216,7 +216,9 @@ def test_drawn_positions_hang_on_the_seed_and_the_length_alone(scored):
     model, task, config = scored
     together = numbers(evaluate(model, task, config, train_length=8, positions=RANDOM))
     torch.manual_seed(17)
-    reverse = numbers(evaluate(model, task, config, lengths=(64, 16, 8, 4), train_length=8, positions=RANDOM))
+    reverse = numbers(
+        evaluate(model, task, dataclasses.replace(config, lengths=(64, 16, 8, 4)), train_length=8, positions=RANDOM)
+    )
     assert together == reverse
     for batch_tokens in (1, 100, 1000):
         parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens, positions=RANDOM))

@@ -133,7 +133,6 @@ def evaluate(
     task: Task,
     config: EvaluationConfig,
     *,
-    lengths: Iterable[int] | None = None,
     train_length: int,
     positions: Choice | None = None,
     shift: Shift = MappingProxyType({}),
@@ -142,7 +141,7 @@ def evaluate(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Score]:
-    """Score `model` at each of `lengths` (default: those of `config`), in this order. All computation is in float32.
+    """Score `model` at each of the lengths of `config`, in this order. All computation is in float32.
 
     The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
@@ -161,15 +160,14 @@ def evaluate(
     `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is called before every forward
     pass.
     """
-    lengths = list(config.lengths if lengths is None else lengths)
     if batch_tokens < 1:
         raise ConfigError(f"batch_tokens must be at least 1, got {batch_tokens}")
     scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
-    forward_lengths = lengths
+    forward_lengths = lengths = config.lengths
     if isinstance(task, PrefixTask):
-        config = dataclasses.replace(config, prompt=max(_prompt_length(config), *lengths))
-        forward_lengths = [_prompt_length(config)] if task.prefixes_are_examples() else lengths
+        config = dataclasses.replace(config, prompt=_prompt_length(config))
+        forward_lengths = (_prompt_length(config),) if task.prefixes_are_examples() else lengths
     encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
     _check(task, encodings, scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
     counts = {length: _num_examples(task, config, length) for length in forward_lengths}
