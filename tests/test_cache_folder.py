@@ -333,7 +333,7 @@ def test_without_a_home_and_without_a_name() -> None:
     imports = """
 import sysconfig, pydoc_data.topics, torch, lengthwise
 from lengthwise.native import library
-from lengthwise.tasks import stdlib
+from lengthwise.corpora import stdlib
 sysconfig.get_config_vars()
 """
     code = """

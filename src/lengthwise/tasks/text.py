@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import ConfigError
+from lengthwise.corpora import in_memory as corpus
 from lengthwise.metrics import CROSS_ENTROPY
-from lengthwise.tasks import corpus
 from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats
 
 BOS = 256
@@ -37,7 +37,7 @@ class Text(Task):
 
     Settings:
 
-    - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.tasks.stdlib`), "python:manual",
+    - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.corpora.stdlib`), "python:manual",
       "python:docstrings", "python:source", a file, or a folder. In a folder, all files that match `glob` are read, except hidden
       ones. Write ./python for a folder named python.
     - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single

@@ -27,6 +27,8 @@ class Tokenizer(ABC):
     form: ClassVar[str]  # how users write the name of such a tokenizer
     unit: ClassVar[str] = "tokens"  # what the length of a sequence counts
 
+    any_bytes: ClassVar[bool] = False  # whether documents need not be text
+
     name: str
     sha256: str
     vocab_size: int

@@ -13,6 +13,7 @@ class ByteTokenizer(Tokenizer):
 
     form = "bytes"
     unit = "bytes"
+    any_bytes = True
 
     name = "bytes"
     sha256 = hashlib.sha256(b"bytes").hexdigest()

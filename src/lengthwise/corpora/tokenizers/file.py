@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 MAX_BYTES = 1 << 29  # of a tokenizer.json; the largest published ones have 30 MB
 MAX_TOKENS = 1 << 24
+PIECE = 1 << 22  # characters of a document that are encoded at once, because tokens take about 100 bytes each meanwhile
 # Special tokens that stand for the beginning and the end of a sequence, if no tokenizer_config.json names them.
 BOS_NAMES = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>", "[CLS]")
 EOS_NAMES = ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "[SEP]")
@@ -29,7 +30,8 @@ class FileTokenizer(Tokenizer):
     The special tokens `bos` and `eos` are those of tokenizer_config.json in the same folder. Without that file they are the
     special tokens with a usual name, such as `<s>`. A document that contains the name of a special token is split like any
     other text, so that no document can contain a special token. Truncation and padding, which the file may declare, are off, and
-    so is a post-processor, which would add special tokens.
+    so is a post-processor, which would add special tokens. A document of more than 4 million characters is encoded in pieces, cut
+    after a line break if possible, so that memory stays bounded; a token never spans a cut.
 
     Source of the format: https://github.com/huggingface/tokenizers, version 0.23.
     """
@@ -71,8 +73,17 @@ class FileTokenizer(Tokenizer):
         return cls(path.name if path.name != FILE else f"{path.absolute().parent.name}/{FILE}", content, config)
 
     def encode(self, documents: Sequence[bytes]) -> list[TokenArray]:
-        encodings = self._tokenizer.encode_batch_fast(decoded(documents), add_special_tokens=False)
+        texts = decoded(documents)
+        if all(len(text) <= PIECE for text in texts):
+            return self._encode(texts)
+        return [np.concatenate([self._encode([piece])[0] for piece in pieces(text, PIECE)]) for text in texts]
+
+    def _encode(self, texts: Sequence[str]) -> list[TokenArray]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, self.dtype) for encoding in encodings]
+
+    def __reduce__(self) -> Any:
+        return FileTokenizer, (self.name, self._content, self._config)
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         """Return the text of the tokens. A token that is a part of a character is shown as U+FFFD."""
@@ -88,6 +99,16 @@ class FileTokenizer(Tokenizer):
 
     def files(self) -> dict[str, bytes]:
         return {FILE: self._content} | ({CONFIG: self._config} if self._config else {})
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    """Yield consecutive pieces of at most `size` characters; a piece ends after a line break if there is one in it."""
+    start = 0
+    while len(text) - start > size:
+        stop = text.rfind("\n", start, start + size) + 1 or start + size
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
 
 
 def _read(file: Path) -> bytes:

@@ -29,8 +29,8 @@ from importlib import import_module
 from pathlib import Path
 
 from lengthwise import cache_folder
-from lengthwise.config import ConfigError, near_miss
-from lengthwise.tasks import extraction
+from lengthwise.corpora import extraction
+from lengthwise.values import ConfigError, near_miss
 
 DOMAINS = ("manual", "docstrings", "source")
 Part = tuple[str, str, bytes]  # name, origin, bytes

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks import corpus
-from lengthwise.tasks.corpus import Corpus, Document, read, remove_duplicates
+from lengthwise.corpora import in_memory
+from lengthwise.corpora.documents import Document, remove_duplicates
+from lengthwise.corpora.in_memory import Corpus, read
 
 documents = st.dictionaries(st.text(min_size=1), st.binary(min_size=1, max_size=50), min_size=2, max_size=12)
 
@@ -211,7 +212,7 @@ class TestBadInput:
         self.refused(tmp_path, "*", "no file in")  # and in a folder it is passed over
 
     def test_more_than_fits(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(corpus, "MAX_BYTES", 10)
+        monkeypatch.setattr(in_memory, "MAX_BYTES", 10)
         folder(tmp_path, a=b"123456", b=b"abcdef")
         self.refused(tmp_path, "*", "got 12", "at most 10 bytes")
 

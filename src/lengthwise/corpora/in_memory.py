@@ -1,31 +1,16 @@
-"""Text as documents: a file, a folder, or Python's standard library. It is split by file and identified by a hash."""
+"""Text in memory: a file, a folder, or Python's standard library. It is split by file and identified by a hash."""
 
 import hashlib
-import itertools
-import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from lengthwise.config import ConfigError
-from lengthwise.tasks import stdlib
+from lengthwise.corpora import stdlib
+from lengthwise.corpora.documents import Document, remove_duplicates
+from lengthwise.corpora.sources.listing import list_files, reason, signature
+from lengthwise.values import ConfigError
 
 MAX_BYTES = 4 << 30  # a corpus is held in memory
-MAX_FILES = 1_000_000
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text with its name in the corpus. Documents with the same `origin` (one file) are always in the same split."""
-
-    name: str
-    origin: str
-    data: bytes = field(repr=False)
-
-    @cached_property
-    def digest(self) -> bytes:
-        return hashlib.sha256(self.data).digest()
 
 
 @dataclass(frozen=True)
@@ -123,64 +108,15 @@ def read(path: str, glob: str) -> Corpus:
     location = Path(path)
     try:
         if location.is_dir():
-            return _read(path, glob, *_listing(location, glob))
+            return _read(path, glob, *list_files(location, glob))
         status = location.stat()
         if not location.is_file():
             raise ConfigError(f"the text {path} is neither a file nor a folder; give one of these")
     except FileNotFoundError:
         raise ConfigError(f"there is no text at {path}; give a file or a folder that exists") from None
     except OSError as error:
-        raise ConfigError(f"cannot read the text at {path}: {_reason(error)}") from error
-    return _read(path, "", (location.name,), (_signature(status),))
-
-
-def _listing(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
-    """Return the relative names of matching files, sorted, and signatures that show when a file changed.
-
-    Hidden files do not count.
-    """
-    try:
-        signatures = {}
-        for file in folder.glob(glob):
-            name = file.relative_to(folder).as_posix()
-            if not any(part.startswith(".") for part in name.split("/")) and file.is_file():
-                signatures[name] = _signature(file.stat())
-    except (ValueError, NotImplementedError, IndexError) as error:
-        raise ConfigError(f"the glob {glob!r} is invalid in {folder}: {error}; write one like '**/*.txt'") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read the folder {folder}: {_reason(error)}; make it readable") from error
-    if "**" in glob or not signatures:
-        _require_readable(folder, glob)
-    if not signatures:
-        raise ConfigError(
-            f"no file in {folder} matches {glob!r} (hidden ones do not count); change the glob or the folder"
-        )
-    if len(signatures) > MAX_FILES:
-        raise ConfigError(
-            f"at most {MAX_FILES} files may match {glob!r} in {folder}, got {len(signatures)}; narrow the glob"
-        )
-    names = tuple(sorted(signatures))
-    return names, tuple(signatures[name] for name in names)
-
-
-def _require_readable(folder: Path, glob: str) -> None:
-    """Raise `ConfigError` if a folder cannot be read. A glob would silently skip it, and the text would be incomplete."""
-    fixed_parts = itertools.takewhile(lambda part: not set(part) & set("*?["), Path(glob).parts[:-1])
-    top = folder.joinpath(*fixed_parts)
-
-    def refuse(error: OSError) -> None:
-        if isinstance(error, FileNotFoundError):
-            return
-        raise ConfigError(
-            f"cannot read the folder {error.filename}: {_reason(error)}; make it readable or choose others"
-        ) from error
-
-    for _, folders, _ in os.walk(top, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-
-
-def _signature(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        raise ConfigError(f"cannot read the text at {path}: {reason(error)}") from error
+    return _read(path, "", (location.name,), (signature(status),))
 
 
 @lru_cache(maxsize=2)  # a study reads the same text many times
@@ -195,7 +131,7 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
         try:
             documents.append(Document(name, name, file.read_bytes()))
         except OSError as error:
-            raise ConfigError(f"cannot read {file}: {_reason(error)}; make it readable or choose others") from error
+            raise ConfigError(f"cannot read {file}: {reason(error)}; make it readable or choose others") from error
     unique = remove_duplicates(documents)
     if sum(len(document.data) for document in unique) < 2:
         problem = "is empty" if not unique else "has a single byte"
@@ -209,16 +145,3 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
 def _built_in(path: str) -> Corpus:
     version, parts = stdlib.read(stdlib.domains(path))
     return Corpus(path, remove_duplicates(Document(*part) for part in parts), version)
-
-
-def remove_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Remove empty documents and those with the same bytes as an earlier one, so that no document is in both splits."""
-    by_digest: dict[bytes, Document] = {}
-    for document in documents:
-        if document.data:
-            by_digest.setdefault(document.digest, document)
-    return tuple(by_digest.values())
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.tasks import extraction, stdlib
+from lengthwise.corpora import extraction, stdlib
 
 SOURCE = b'''#!/usr/bin/env python
 # A file about

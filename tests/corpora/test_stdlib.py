@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks import corpus, extraction, stdlib
+from lengthwise.corpora import extraction, in_memory, stdlib
 
 
 @pytest.fixture(scope="module")
 def everything():
-    return corpus.read("python", "")
+    return in_memory.read("python", "")
 
 
 def test_three_domains_of_real_size(everything):
@@ -29,7 +29,7 @@ def test_three_domains_of_real_size(everything):
 
 @pytest.mark.parametrize("domain", stdlib.DOMAINS)
 def test_each_domain_by_itself(everything, domain):
-    alone = corpus.read(f"python:{domain}", "")
+    alone = in_memory.read(f"python:{domain}", "")
     assert {d.name.partition("/")[0] for d in alone.documents} == {domain}
     assert alone.sha256 != everything.sha256
     assert alone.python == everything.python
@@ -48,7 +48,7 @@ def test_no_file_is_in_both_splits(everything):
 
 
 def test_no_paragraph_of_the_manual_is_in_both_splits():
-    train, test = corpus.read("python:manual", "").split(0.1)
+    train, test = in_memory.read("python:manual", "").split(0.1)
     paragraphs = [
         {p.strip() for data in side for p in data.decode().split("\n\n") if len(p.strip()) >= stdlib.MIN_PARAGRAPH}
         for side in (train, test)

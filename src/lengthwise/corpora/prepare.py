@@ -1,0 +1,284 @@
+"""Preparing a corpus: tokenising the parts of a source in parallel, and writing shards.
+
+Everything is written into the folder `OUTPUT.unfinished`. The folder `OUTPUT` appears at the end, complete. After a kill, the same
+call continues with the parts and shards that are not finished. The result is the same whenever the call was killed and however
+many workers it had.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lengthwise import cache_folder
+from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.corpora.documents import Document
+from lengthwise.corpora.manifest import (
+    COUNTS,
+    LENGTH_TYPE,
+    NAME,
+    SPLITS,
+    Manifest,
+    Shard,
+    Split,
+    lengths_file,
+    read_manifest,
+)
+from lengthwise.corpora.parts import Job, origin_hash, valid_records
+from lengthwise.corpora.planning import Plan, plan
+from lengthwise.corpora.shards import SHARD_BYTES, finish_shard, note_of
+from lengthwise.corpora.sources import Part, Source
+from lengthwise.corpora.tokenizers import FileTokenizer, Tokenizer, open_tokenizer, train, trained_size
+from lengthwise.corpora.writing import write_file
+from lengthwise.values import ConfigError
+
+SUFFIX = ".unfinished"
+TRAINING_BYTES = 1 << 26  # of text for a trained tokenizer
+TRAINING_PARTS = 64  # that this text comes from, evenly spaced
+WITHOUT_THREADS = {"TOKENIZERS_PARALLELISM": "false"}  # processes work in parallel, each with one thread
+
+Show = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What to prepare.
+
+    `tokenizer`: a name that `open_tokenizer` takes, or `bpe:SIZE`. `validation`: the share of documents for validation.
+    `skip_invalid`: leave out records that cannot be used. `workers`: processes; the result does not depend on them.
+    """
+
+    source: Source
+    tokenizer: str
+    output: Path
+    validation: float = 0.01
+    skip_invalid: bool = False
+    workers: int = 1
+    shard_bytes: int = SHARD_BYTES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.validation < 1:
+            raise ConfigError(
+                f"validation, a share of the documents, must be above 0 and below 1, got {self.validation}"
+            )
+        if self.workers < 1:
+            raise ConfigError(f"workers must be at least 1 process, got {self.workers}")
+        if trained_size(self.tokenizer) is None:
+            open_tokenizer(self.tokenizer)
+
+    def run(self, show: Show = lambda text, done, total: None) -> Manifest:
+        """Prepare the corpus and return its manifest. Raise `ConfigError` for an output that is something else.
+
+        If the output is the corpus that this call would prepare, it is not prepared again.
+        """
+        work = self.output.with_name(self.output.name + SUFFIX)
+        self._require_free(self.output)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            with cache_folder.locked(work / "lock", 0.0, what="preparing this corpus") as is_locked:
+                if not is_locked:
+                    raise ConfigError(
+                        f"another process is preparing {self.output}; wait for it, or choose another --output"
+                    )
+                try:
+                    return self._run(work, show)
+                except ConfigError:
+                    if not any(path.is_file() and path.name != "lock" for path in work.rglob("*")):
+                        shutil.rmtree(work)  # nothing is finished that a corrected call could use
+                    raise
+        except OSError as error:
+            raise ConfigError(f"cannot write {error.filename or work}: {error.strerror or error}") from error
+
+    def _require_free(self, output: Path) -> None:
+        if output.exists() and not output.is_dir():
+            raise ConfigError(f"--output {output} is a file; name a folder that does not exist yet")
+        if output.is_dir() and any(output.iterdir()) and not (output / NAME).exists():
+            raise ConfigError(f"--output {output} is a folder with other files; name a folder that does not exist yet")
+
+    def _run(self, work: Path, show: Show) -> Manifest:
+        for name in ("parts", "notes", "corpus"):
+            (work / name).mkdir(exist_ok=True)
+        parts = self.source.parts()
+        if not parts:
+            raise ConfigError(f"{self.source.name} has no documents; give a source with text")
+        tokenizer = self._tokenizer(work, parts, show)
+        job = Job(source=self.source, tokenizer=tokenizer, folder=work / "parts", leave_out_invalid=self.skip_invalid)
+        keys = [job.key(part) for part in parts]
+        fingerprint = self._fingerprint(job, keys)
+        if (self.output / NAME).exists():
+            manifest = read_manifest(self.output)
+            if manifest.source.get("fingerprint") != fingerprint:
+                raise ConfigError(
+                    f"--output {self.output} is a corpus of another source, tokenizer or option; name another folder"
+                )
+            shutil.rmtree(work)
+            return manifest
+        pending = {key: part for key, part in zip(keys, parts, strict=True) if not job.is_finished(key)}
+        with self._pool(job, len(pending)) as run:
+            calls = [(_tokenize, (part,)) for part in pending.values()]
+            run(calls, lambda done: show("tokenizing", len(parts) - len(pending) + done, len(parts)))
+            planned = plan(job, keys, self.validation, self.shard_bytes)
+            shards = [shard for name in SPLITS for shard in planned.splits[name].shards]
+            run(
+                [(_finish_shard, (keys, s, work / "corpus")) for s in shards], lambda n: show("writing", n, len(shards))
+            )
+        manifest = self._write(planned, job, work, fingerprint)
+        for file in (work / "corpus").iterdir():  # of an interrupted run before the source changed
+            if file.name not in {*manifest.expected(), *manifest.files, NAME}:
+                file.unlink()
+        os.replace(work / "corpus", self.output)
+        shutil.rmtree(work)
+        return manifest
+
+    def _fingerprint(self, job: Job, keys: Sequence[str]) -> str:
+        return hashlib.sha256(json.dumps([keys, self.validation, self.shard_bytes]).encode()).hexdigest()
+
+    def _tokenizer(self, work: Path, parts: Sequence[Part], show: Show) -> Tokenizer:
+        """Return the tokenizer. One that has to be trained is stored as soon as it is."""
+        size = trained_size(self.tokenizer)
+        if size is None:
+            return open_tokenizer(self.tokenizer)
+        content = [size, self.validation, self.skip_invalid, [self.source.state(part) for part in parts]]
+        folder = work / f"tokenizer-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]}"
+        if not (folder / "tokenizer.json").exists():
+            show("training the tokenizer", 0, 1)
+            folder.mkdir(exist_ok=True)
+            trained = train(self._training_text(parts), size)
+            for name, data in sorted(trained.files().items(), reverse=True):  # tokenizer.json last
+                write_file(folder / name, data)
+        files = {name: (folder / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+        return FileTokenizer(self.tokenizer, *files.values())
+
+    def _training_text(self, parts: Sequence[Part]) -> Iterator[bytes]:
+        """Yield documents of the training split, from parts that are evenly spaced, up to `TRAINING_BYTES`."""
+        step = -(-len(parts) // TRAINING_PARTS)
+        sample = parts[::step]
+        limit = TRAINING_BYTES // len(sample)
+        for part in sample:
+            size = 0
+            for record in valid_records(self.source, part, any_bytes=False, leave_out_invalid=self.skip_invalid):
+                if isinstance(record, Document) and origin_hash(record) >= self.validation * 2**64:
+                    size += len(record.data)
+                    yield record.data
+                if size >= limit:
+                    break
+
+    @contextmanager
+    def _pool(self, job: Job, count: int) -> Iterator[Any]:
+        """Yield a function that makes calls in worker processes, or in this process if there is only one worker."""
+        workers = min(self.workers, max(count, 1))
+        inline = workers == 1
+        executor = nullcontext() if inline else ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
+        with executor as pool, _environment(WITHOUT_THREADS):
+
+            def run(calls: list[tuple[Any, tuple[Any, ...]]], done: Callable[[int], None]) -> None:
+                if pool is None:
+                    for number, (function, arguments) in enumerate(calls, 1):
+                        function(*arguments, job=job)
+                        done(number)
+                    return
+                with sigint_blocked():
+                    futures = [pool.submit(function, *arguments) for function, arguments in calls]
+                try:
+                    for number, future in enumerate(as_completed(futures), 1):
+                        future.result()
+                        done(number)
+                except BrokenProcessPool:
+                    raise ConfigError(
+                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, with fewer "
+                        "--workers if it happens again"
+                    ) from None
+                finally:
+                    for future in futures:
+                        future.cancel()
+
+            yield run
+
+    def _write(self, planned: Plan, job: Job, work: Path, fingerprint: str) -> Manifest:
+        """Write everything but the shards, the manifest last."""
+        folder, tokenizer = work / "corpus", job.tokenizer
+        splits = {}
+        counts = np.zeros(tokenizer.target_size, np.int64)
+        for name in SPLITS:
+            split = planned.splits[name]
+            shards = []
+            for shard in split.shards:
+                note = note_of(folder, shard)
+                sha256 = json.loads(note.read_bytes())["sha256"]
+                shards.append(Shard(documents=shard.documents, tokens=shard.tokens, sha256=sha256))
+                if name == "train":
+                    counts += np.fromfile(note.with_suffix(".counts"), "<i8")
+            splits[name] = Split(
+                documents=len(split.lengths),
+                tokens=int(split.lengths.sum()),
+                bytes=split.bytes,
+                documents_sha256=split.documents_sha256,
+                lengths_sha256=write_file(folder / lengths_file(name), split.lengths.astype(LENGTH_TYPE).tobytes()),
+                shards=tuple(shards),
+            )
+        manifest = Manifest(
+            tokenizer=tokenizer.name,
+            tokenizer_sha256=tokenizer.sha256,
+            unit=tokenizer.unit,
+            dtype=tokenizer.dtype.str,
+            vocab_size=tokenizer.vocab_size,
+            target_size=tokenizer.target_size,
+            bos=tokenizer.bos,
+            eos=tokenizer.eos,
+            validation=self.validation,
+            train=splits["train"],
+            validation_split=splits["validation"],
+            counts_sha256=write_file(folder / COUNTS, counts.astype("<i8").tobytes()),
+            files={name: write_file(folder / name, data) for name, data in tokenizer.files().items()},
+            source={"name": self.source.name, "fingerprint": fingerprint},
+            left_out=planned.left_out,
+        )
+        write_file(folder / NAME, manifest.to_bytes())
+        return manifest
+
+
+_job: Job | None = None  # of this worker process
+
+
+def _initialize(job: Job) -> None:
+    global _job
+    end_with_parent()
+    os.environ.update(WITHOUT_THREADS)
+    _job = job
+
+
+def _tokenize(part: Part, job: Job | None = None) -> None:
+    job = job or _job
+    assert job
+    job.tokenize(part)
+
+
+def _finish_shard(keys: Sequence[str], shard: Any, folder: Path, job: Job | None = None) -> None:
+    job = job or _job
+    assert job
+    finish_shard(job, keys, shard, folder)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

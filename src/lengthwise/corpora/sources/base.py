@@ -1,0 +1,131 @@
+"""The interface of sources: where the documents of a corpus come from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lengthwise.corpora.documents import Document
+from lengthwise.values import ConfigError, near_miss
+
+MAX_DOCUMENT = 1 << 28  # bytes; a document is held in memory
+PART_BYTES = 1 << 24  # the least size of a part of several files, and the size of a part of one file
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """What a source has in place of a document that cannot be used, such as a line that is not JSON.
+
+    `name`: where it is. `problem`: what is wrong and what to do, as the end of a message.
+    """
+
+    name: str
+    problem: str
+
+
+Record = Document | Invalid
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How the documents of a source are found.
+
+    `field`: the field of a record that contains the text; `meta.text` is the field `text` of the object `meta`. `origin`: a field
+    whose value groups documents, which are then in the same split; without it, every record is its own group. `glob`: the files
+    of a folder. `split`: the split of a Hugging Face dataset.
+    """
+
+    field: str = "text"
+    origin: str = ""
+    glob: str = "**/*"
+    split: str = "train"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of one file: bytes, row groups or shards, as the file's format counts. The name is relative to the source."""
+
+    file: str
+    start: int
+    stop: int
+
+
+Part = tuple[Piece, ...]
+
+
+class Source(ABC):
+    """Documents in a fixed order, divided into parts that can be read independently. It can be sent to other processes.
+
+    `name`: for messages and manifests; it contains no folder of this machine.
+    """
+
+    form: ClassVar[str]  # how users write the name of such a source
+    name: str
+
+    @classmethod
+    @abstractmethod
+    def knows(cls, text: str) -> bool:
+        """Return whether the text is the name of a source of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, text: str, options: SourceOptions) -> "Source":
+        """Return the source. Raise `ConfigError` if it does not exist or cannot be reached."""
+
+    @abstractmethod
+    def parts(self) -> list[Part]:
+        """Return all parts, in order. They depend on the source alone."""
+
+    @abstractmethod
+    def read(self, part: Part) -> Iterator[Record]:
+        """Yield the records of a part in order. Raise `ConfigError` for a file that is unreadable or damaged."""
+
+    @abstractmethod
+    def state(self, part: Part) -> list[Any]:
+        """Return plain data that changes when the documents of a part may have changed."""
+
+
+def record(values: Mapping[str, Any], name: str, options: SourceOptions) -> Record:
+    """Return the document of a record. A record whose text is null is an empty document."""
+    try:
+        text = _field(values, options.field)
+        origin = _field(values, options.origin) if options.origin else ""
+    except KeyError as error:
+        missing = str(error.args[0])
+        return Invalid(
+            name,
+            f"it has no field {missing!r}{near_miss(missing, map(str, values))}; its fields are: "
+            f"{', '.join(map(str, values))[:200] or 'none'}",
+        )
+    if text is None:
+        text = ""
+    if not isinstance(text, str):
+        return Invalid(name, f"the field {options.field!r} must be text, got a {type(text).__name__}")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        return Invalid(name, "its text contains half of a surrogate pair, which is not a character")
+    return too_large(name) if len(data) > MAX_DOCUMENT else Document(name, "" if origin is None else str(origin), data)
+
+
+def too_large(name: str) -> Invalid:
+    return Invalid(name, f"a document must have at most {MAX_DOCUMENT:,} bytes; divide it into several documents")
+
+
+def _field(values: Mapping[str, Any], name: str) -> Any:
+    """Return a field, or a field of a field: `meta.text`. Raise `KeyError` if there is none."""
+    if name in values:
+        return values[name]
+    value: Any = values
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise KeyError(name)
+        value = value[part]
+    return value
+
+
+def missing_package(what: str, package: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"{what} needs the package {package}, which cannot be imported ({error}); "
+        'pip install "lengthwise[data]"'
+    )  # fmt: skip
