@@ -15,7 +15,7 @@ from lengthwise.baselines import corpus
 from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import EvaluationConfig
 from lengthwise.evaluation import Score, evaluate, untrained
-from lengthwise.tasks import Text, text
+from lengthwise.tasks import Text, text_data
 
 
 def as_bytes(text: bytes) -> np.ndarray:
@@ -141,10 +141,10 @@ class Uniform(nn.Module):
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     untrained.cached_curve.cache_clear()
-    text._models.clear()
+    text_data._models.clear()
     yield
     untrained.cached_curve.cache_clear()
-    text._models.clear()
+    text_data._models.clear()
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_text_is_scored_on_the_models_own_bytes(folder: Path) -> None:
     task = Text(path=str(folder), chunk=256)
     config = EvaluationConfig(lengths=(1, 32, 256), tokens=1500)
     scores = evaluate(Uniform(), task, config, train_length=32)
-    train, _ = task.corpus.split(0.1)
+    train, _ = task.data.corpus.split(0.1)
     model = NgramModel(as_bytes(b"".join(train)), [len(d) for d in train])
     for score in scores:
         pieces = task.examples(0, score.n, score.length).targets.numpy()
@@ -186,7 +186,7 @@ def test_a_text_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -
             counted.append(settings)
             super().__init__(*args, **settings)
 
-    monkeypatch.setattr(text, "NgramModel", Counting)
+    monkeypatch.setattr(text_data, "NgramModel", Counting)
     Text(path=str(folder)).baselines()
     assert counted == [], "asking which baselines there are counts nothing yet"
     scores = [

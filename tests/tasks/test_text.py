@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, Run, TrainingConfig, choose
 from lengthwise.tasks import Text, generator
-from lengthwise.tasks.text import BOS, _Documents, readable
+from lengthwise.tasks.text_data import DocumentsInMemory
+
+BOS = 256
 
 
 def pieces(batch):
@@ -44,7 +46,7 @@ def test_the_example_of_the_docstring(tmp_path):
 
 
 def test_a_window_never_reaches_across_documents(task):
-    documents = [bytes(d.data) for d in task.corpus.documents]
+    documents = [bytes(d.data) for d in task.data.corpus.documents]
     for split in ("train", "test"):
         for piece in pieces(task.sample(generator(0), 200, 50, split)):
             assert sum(piece in document for document in documents) == 1
@@ -52,7 +54,7 @@ def test_a_window_never_reaches_across_documents(task):
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(1, 12), st.integers(0, 5))
 def test_every_place_where_a_window_fits_is_as_likely(sizes, length, seed):
-    documents = _Documents([bytes(size) for size in sizes])
+    documents = DocumentsInMemory([bytes(size) for size in sizes])
     want = [
         documents.starts[n].item() + offset
         for n, size in enumerate(sizes)
@@ -138,7 +140,8 @@ def test_loss_and_score_by_hand(task):
     assert task.loss(logits, batch).item() == pytest.approx((math.log(2) + 2 * math.log(257)) / 3, rel=1e-6)
 
 
-def test_bytes_are_shown_readably():
+def test_bytes_are_shown_readably(task):
+    readable = task.readable
     text = "a\\b\té\n".encode() + b"\xff\x00" + "𝄞 ".encode()
     assert readable([BOS, *text]) == "<BOS>a\\\\b\\té\\n\\xff\\x00𝄞 "
     assert readable([BOS]) == "<BOS>"
@@ -150,7 +153,7 @@ class TestTheHash:
         monkeypatch.chdir(folder.parent)
         made = dict(choose(Text, path=folder.name).settings)
         assert made["path"] == str(folder)
-        assert made["sha256"] == Text(path=str(folder)).corpus.sha256
+        assert made["sha256"] == Text(path=str(folder)).data.sha256
         assert dict(choose(Text, path="python:manual").settings)["path"] == "python:manual"
 
     def test_a_text_that_changed_is_refused(self, folder):
@@ -192,7 +195,7 @@ class TestTheHash:
 
 def test_provenance_is_plain_data(task):
     facts = task.provenance()
-    assert facts["corpus_sha256"] == task.corpus.sha256
+    assert facts["corpus_sha256"] == task.data.sha256
     assert facts["corpus_documents"] == 12 == facts["train_documents"] + facts["test_documents"]
     assert facts["corpus_bytes"] == sum(map(len, sides(task).values())) == facts["train_bytes"] + facts["test_bytes"]
     assert "corpus_python" not in facts

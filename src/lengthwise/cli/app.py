@@ -22,6 +22,7 @@ app = App(
 COMMANDS = (  # names of modules, each of which defines the function `command`
     "run",
     "compare",
+    "tokenize",
     "report",
     "list",
     "show",

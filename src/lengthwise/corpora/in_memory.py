@@ -1,16 +1,26 @@
 """Text in memory: a file, a folder, or Python's standard library. It is split by file and identified by a hash."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from lengthwise.corpora import stdlib
 from lengthwise.corpora.documents import Document, remove_duplicates
+from lengthwise.corpora.sources.base import Invalid, SourceOptions
+from lengthwise.corpora.sources.formats import format_of
 from lengthwise.corpora.sources.listing import list_files, reason, signature
 from lengthwise.values import ConfigError
 
 MAX_BYTES = 4 << 30  # a corpus is held in memory
+RECORDS = (
+    ".jsonl",
+    ".ndjson",
+    ".parquet",
+    ".gz",
+    ".zst",
+)  # ends of the names of files whose bytes are not the text itself
 
 
 @dataclass(frozen=True)
@@ -123,13 +133,18 @@ def read(path: str, glob: str) -> Corpus:
 def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[int, ...], ...]) -> Corpus:
     size = sum(signature[0] for signature in signatures)
     if size > MAX_BYTES:
-        raise ConfigError(f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; use a part of it")
+        raise ConfigError(
+            f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; prepare it with lengthwise tokenize"
+        )
     location = Path(path)
-    documents = []
+    documents: list[Document] = []
     for name in names:
         file = location / name if glob else location
         try:
-            documents.append(Document(name, name, file.read_bytes()))
+            if name.lower().endswith(RECORDS):
+                documents += _records(file, name)
+            else:
+                documents.append(Document(name, name, file.read_bytes()))
         except OSError as error:
             raise ConfigError(f"cannot read {file}: {reason(error)}; make it readable or choose others") from error
     unique = remove_duplicates(documents)
@@ -139,6 +154,23 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
             f"the text at {path} {problem}, so it cannot be split into training and validation; give more text"
         )
     return Corpus(location.name, unique)
+
+
+def _records(file: Path, name: str) -> Iterator[Document]:
+    """Yield the documents of a file that is compressed or has several of them. Each record is a group of its own."""
+    form, size = format_of(name), 0
+    for piece, _ in form.pieces(file, name, file.stat().st_size):
+        for record in form.read(file, piece, SourceOptions()):
+            if isinstance(record, Invalid):
+                raise ConfigError(
+                    f"{record.name}: {record.problem}; for a corpus with another field, use lengthwise tokenize --field"
+                )
+            size += len(record.data)
+            if size > MAX_BYTES:
+                raise ConfigError(
+                    f"the text in {file} must have at most {MAX_BYTES:,} bytes; prepare it with lengthwise tokenize"
+                )
+            yield Document(record.name, record.origin or record.name, record.data)
 
 
 @lru_cache(maxsize=4)

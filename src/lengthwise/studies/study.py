@@ -102,7 +102,7 @@ class Study:
             "task": run.task.label,
             "metric": make.metric.name,
             "better": make.metric.better,
-            "unit": make.unit,
+            "unit": make.unit_of(dict(run.task.settings)),
             "seed": run.seed,
             "train_length": run.training.train_length,
             "config": run.to_data(),

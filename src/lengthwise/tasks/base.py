@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -100,7 +100,7 @@ class Task(ABC):
     kind: ClassVar[str] = "task"
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[Metric]
-    unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
+    unit: str  # what `length` counts: "bytes", "symbols"; a class attribute, which an instance may replace
     per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
@@ -110,6 +110,11 @@ class Task(ABC):
     output_size: int
     input_width: int | None = None
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
+
+    @classmethod
+    def unit_of(cls, settings: Mapping[str, Any]) -> str:
+        """Return what `length` counts with these settings, without creating the task."""
+        return cls.unit
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -19,9 +19,4 @@ def format_of(name: str) -> Format:
     return next(form for form in FORMATS if stem.suffix in form.suffixes or not form.suffixes)
 
 
-def is_record_file(name: str) -> bool:
-    """Return whether a file is compressed or has several documents, so that its bytes are not the text of one."""
-    return bool(format_of(name).suffixes) or PurePosixPath(name.lower()).suffix in SUFFIXES
-
-
-__all__ = ["FORMATS", "Format", "format_of", "is_record_file"]
+__all__ = ["FORMATS", "Format", "format_of"]
