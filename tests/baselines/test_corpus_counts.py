@@ -111,9 +111,9 @@ def test_what_cannot_be_counted() -> None:
         NgramModel(np.zeros(3))
     with pytest.raises(ValueError, match="at least 1"):
         NgramModel(np.zeros(0, np.uint8))
-    with pytest.raises(ValueError, match="got 5"):
-        NgramModel(as_bytes(b"abc"), order=5)
-    with pytest.raises(ValueError, match="sizes must add up to the text's 3 bytes, got 5"):
+    with pytest.raises(ValueError, match="between 1 and 7 for 256 symbols, got 8"):
+        NgramModel(as_bytes(b"abc"), order=8)
+    with pytest.raises(ValueError, match="sizes must add up to the text's 3 symbols, got 5"):
         NgramModel(as_bytes(b"abc"), [2, 3])
     model = NgramModel(as_bytes(b"abc"), order=2)
     with pytest.raises(ValueError, match="between 0 and 2, the order of the model"):

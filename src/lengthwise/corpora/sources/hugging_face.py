@@ -45,7 +45,6 @@ class HuggingFaceSource(Source):
             raise ConfigError(f"{text!r} names no dataset; write hf:NAME, hf:NAME:CONFIGURATION or hf:FOLDER")
         if self.folder:
             self.name = f"{PREFIX}{self.folder.name}"
-            os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when `datasets` is imported
             names, signatures = list_files(self.folder, "**/*")
             self.revision = str([[name, *s[:2]] for name, s in zip(names, signatures, strict=True)])
         else:
@@ -141,9 +140,9 @@ class HuggingFaceSource(Source):
 
     def _error(self, error: Exception) -> ConfigError:
         text = " ".join(str(error).split())[:300]
+        advice = "" if self.folder else f", or download it: {_download(self.dataset)}"
         return ConfigError(
-            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and split, or "
-            f"download it: {_download(self.dataset)}"
+            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and split{advice}"
         )
 
 
