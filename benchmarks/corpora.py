@@ -3,8 +3,9 @@
     python benchmarks/corpora.py [--folder DIR] [--gigabytes 5] [--rounds 3] [--workers 2]
 
 - `tokenizing`: the time of `lengthwise tokenize` (reading JSON lines, removing duplicates, writing and hashing shards), relative to
-  the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many threads. Both
-  are whole processes without their start; rounds alternate. The text is Python's standard library, several times, with a number in
+  the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many threads, and
+  returns the IDs. Both are processes of their own, measured without their start, and alternate. `ratio` is that of the elapsed
+  times; `cpu_ratio`, that of the processor times, depends less on what else the machine does. The text is Python's standard library, several times, with a number in
   front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
 - `memory`: the largest resident memory of `lengthwise tokenize` with all its workers, for a tenth of the generated corpus and for
   all of it, and the resident memory of a process that reads batches from it, after the first and after the last part of 30,000
@@ -38,7 +39,7 @@ from lengthwise.tasks import Text, generator
 from lengthwise.training.setup import build
 from lengthwise.training.trainer import Trainer
 
-COPIES = 4  # of the standard library's text
+COPIES = 2  # of the standard library's text
 DOCUMENT = 5000  # bytes of a generated document
 BATCHES = 30_000
 
@@ -93,10 +94,11 @@ def alone(path: str, tokenizer: str, threads: int) -> None:
     with open(path, encoding="utf-8") as file:
         documents = [json.loads(line)["text"] for line in file]
     encoder = Tokenizer.from_file(f"{tokenizer}/tokenizer.json")
-    start = time.perf_counter()
+    start, used = time.perf_counter(), processor_time()
     for first in range(0, len(documents), 1000):
-        encoder.encode_batch_fast(documents[first : first + 1000], add_special_tokens=False)
-    print(time.perf_counter() - start)
+        encodings = encoder.encode_batch_fast(documents[first : first + 1000], add_special_tokens=False)
+        _ = [encoding.ids for encoding in encodings]
+    print(json.dumps([time.perf_counter() - start, processor_time() - used]))
 
 
 def prepare(path: str, tokenizer: str, output: str, workers: int) -> None:
@@ -104,16 +106,21 @@ def prepare(path: str, tokenizer: str, output: str, workers: int) -> None:
     from lengthwise.corpora.prepare import Preparation
     from lengthwise.corpora.sources import SourceOptions, open_source
 
-    start = time.perf_counter()
+    start, used = time.perf_counter(), processor_time()
     source = open_source(path, SourceOptions())
     Preparation(source=source, tokenizer=tokenizer, output=Path(output), workers=workers).run()
-    print(time.perf_counter() - start)
+    print(json.dumps([time.perf_counter() - start, processor_time() - used]))
 
 
-def own(*words: object) -> float:
-    """Call a function of this file in a process of its own, and return the number that it prints."""
+def processor_time() -> float:
+    """The seconds of processor time of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
+
+
+def own(*words: object) -> list[float]:
+    """Call a function of this file in a process of its own, and return the elapsed time and the processor time that it prints."""
     command = [sys.executable, __file__, "--call", *map(str, words)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def tokenizing(folder: Path, rounds: int, workers: int) -> dict[str, Any]:
@@ -133,10 +140,19 @@ def tokenizing(folder: Path, rounds: int, workers: int) -> dict[str, Any]:
             without = own("alone", path, tokenizer, count)
             whole = own("prepare", path, tokenizer, output, count)
             shutil.rmtree(output)
-            rows.append({"workers": count, "tokenizers_s": without, "lengthwise_s": whole, "ratio": whole / without})
+            row = {
+                "workers": count,
+                "tokenizers_s": without[0],
+                "lengthwise_s": whole[0],
+                "ratio": whole[0] / without[0],
+            }
+            rows.append(row | {"cpu_ratio": whole[1] / without[1]})
             print(rows[-1], flush=True)
-    ratios = {str(n): statistics.median(r["ratio"] for r in rows if r["workers"] == n) for n in (1, workers)}
-    return {"text_MB": size / 1e6, "median_ratio": ratios, "rounds": rows}
+    medians = {
+        f"median_{name}": {str(n): statistics.median(r[name] for r in rows if r["workers"] == n) for n in (1, workers)}
+        for name in ("ratio", "cpu_ratio")
+    }
+    return {"text_MB": size / 1e6, **medians, "rounds": rows}
 
 
 def generate(path: Path, size: float) -> None:
