@@ -65,7 +65,7 @@ def test_every_field_of_a_run_is_in_its_identity():
         training=TrainingConfig(train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2))
     ).identity()
     fixed = run(training=TrainingConfig(train_length=8, train_examples=100)).identity()  # it takes no curriculum
-    assert set(data) == {f.name for f in dataclasses.fields(Run)}
+    assert set(run(parent=run()).identity()) == {f.name for f in dataclasses.fields(Run)} == set(data) | {"parent"}
     for name in ("model", "training"):
         known = {f.name for f in dataclasses.fields(getattr(run(), name))}
         assert set(data[name]) == set(fixed[name]) == known

@@ -140,15 +140,15 @@ def test_damaged_text(results: Path, text: bytes) -> None:
     [
         (
             SCHEMA_VERSION + 1,
-            "has schema version 3, but this lengthwise reads only version 2; upgrade lengthwise",
+            "has schema version 4, but this lengthwise reads only version 3; upgrade lengthwise",
         ),
         (
             1,
-            "has schema version 1, but this lengthwise reads only version 2; use the version of lengthwise that wrote it",
+            "has schema version 1, but this lengthwise reads only version 3; use the version of lengthwise that wrote it",
         ),
         (
             0,
-            "has schema version none, but this lengthwise reads only version 2; use the version of lengthwise that wrote it",
+            "has schema version none, but this lengthwise reads only version 3; use the version of lengthwise that wrote it",
         ),
     ],
 )

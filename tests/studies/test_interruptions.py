@@ -67,6 +67,7 @@ def test_ctrl_c_and_the_same_command_again(
     results, path = tmp_path / "results", study_file(**LONG)
     first = command("run", path, "--workers", 2)
     first.wait_for("[2/6]")
+    time.sleep(0.5)  # the workers train the next runs, unless the machine is too busy to begin
     first.interrupt()
     assert first.end(60) == 130
     assert "of 6 runs are done and all progress is saved; run the same command again to continue" in first.said
@@ -77,7 +78,7 @@ def test_ctrl_c_and_the_same_command_again(
     done = sum(row.status == "done" for row in before)
     assert 2 <= done < 6
     assert all(row.worker is None for row in before), "every run was given back"
-    half = [row for row in before if row.status == "pending" and row.claims]
+    half = [row for row in before if row.status == "pending" and row.step]
     assert all(list((results / "runs" / row.key).glob("checkpoint-*")) for row in half), "where it was is saved"
 
     second = command("run", path, "--workers", 2)

@@ -211,6 +211,7 @@ class RunInfo:
     task: str
     seed: int
     status: str
+    parent: str | None = None
     step: int = 0
     steps: int = 0
     error: str | None = None

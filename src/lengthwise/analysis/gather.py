@@ -23,6 +23,15 @@ from lengthwise.analysis.findings import (
 from lengthwise.analysis.generated_answers import generated_answers
 from lengthwise.analysis.intervals import of_scores, with_examples, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
+from lengthwise.analysis.protocol import (
+    canonical,
+    encoding_settings,
+    first_config,
+    first_train_length,
+    mixer_of,
+    protocol,
+    series_of,
+)
 from lengthwise.analysis.reading import reading
 from lengthwise.metrics import Metric, stored_metric
 from lengthwise.probes import PROBES, StoredAnswers
@@ -30,9 +39,6 @@ from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
-
-# Settings that say where a text was stored. Its hash identifies it. (In the tasks: `excluded_from_key`.)
-STORAGE_SETTINGS = ("path", "glob")
 
 LastUse = tuple[float, float]  # see `last_use`
 
@@ -103,17 +109,17 @@ def from_rows(
     answers = {(s.key, canonical(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
-    for run in sorted(runs, key=lambda run: _mixer(run) is not None):
+    for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
         for asked in run.asked:
             question = {k: v for k, v in asked.items() if k != "length"}
             whole, part = (
-                canonical([run.task, run.metric, run.better, run.unit, run.train_length, some, question])
+                canonical([run.task, run.metric, run.better, run.unit, first_train_length(run), some, question])
                 for some in (shared, rest)
             )
             # A model without attention shares no model settings with the others, so it is shown beside all of them.
-            found = alike[part] if _mixer(run) is not None and alike[part] else {whole: panels.get(whole)}
+            found = alike[part] if mixer_of(run) is not None and alike[part] else {whole: panels.get(whole)}
             for identity, panel in list(found.items()):
                 if panel is None:
                     panel = panels[identity] = alike[part][identity] = _Panel(
@@ -148,6 +154,7 @@ class _Panel:
 
     def __init__(self, first: "RunRow", settings: dict[str, Any]):
         self.first, self.settings, self.metric = first, settings, metric_of(first)
+        self.train_length = first_train_length(first)
         self.runs: dict[str, RunRow] = {}
         self.lengths: set[int] = set()
         self.scores: dict[str, dict[int, list[tuple[RunRow, ScoreRow]]]] = {}
@@ -156,7 +163,7 @@ class _Panel:
     def add(self, run: "RunRow", length: int, score: "ScoreRow | None") -> None:
         self.runs[run.key] = run
         self.lengths.add(length)
-        series = _series(run)
+        series = series_of(run)
         self.encodings.setdefault(series, run)
         by_length = self.scores.setdefault(series, defaultdict(list))
         if score is not None:
@@ -168,13 +175,13 @@ class _Panel:
         runs = list(self.encodings.values())
         latest = dict.fromkeys(self.encodings, (0.0, 0.0))
         for run in self.runs.values():
-            latest[_series(run)] = max(latest[_series(run)], times[run.key])
-        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs], list(latest.values()))
+            latest[series_of(run)] = max(latest[series_of(run)], times[run.key])
+        labels = _titles([r.label for r in runs], [flat(encoding_settings(r)) for r in runs], list(latest.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
             probes = ()  # probes use the task as it was trained, and are shown there
         label_of = dict(zip(self.encodings, labels, strict=True))
-        of_run = {run.key: label_of[_series(run)] for run in self.runs.values()}
+        of_run = {run.key: label_of[series_of(run)] for run in self.runs.values()}
         series = tuple(
             Series(
                 label=label,
@@ -188,9 +195,9 @@ class _Panel:
             name=first.task,
             metric=self.metric,
             unit=first.unit,
-            train_length=first.train_length,
-            shortest=shortest_drawn(first.config, first.train_length),
-            trained=trained_lengths(first.config, first.train_length, first.asked[0]),
+            train_length=self.train_length,
+            shortest=shortest_drawn(first_config(first.config), self.train_length),
+            trained=trained_lengths(first_config(first.config), self.train_length, first.asked[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
             settings=self.settings,
@@ -227,7 +234,7 @@ class _Panel:
             interval = with_wilson(interval, (max if all(groups) else sum)(s.n for s in seeds))
         else:
             interval = with_examples(interval, [s.standard_error for s in seeds], self.metric.limits)
-        is_longer = length > self.first.train_length
+        is_longer = length > self.train_length
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
@@ -253,7 +260,7 @@ class _Panel:
         """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
         rows = sorted(self.stored_scores(), key=lambda row: row[0])
         found = [str(s.facts["note"]) for _, s in rows if (s.facts or {}).get("note")]
-        others = [run for run in self.encodings.values() if _mixer(run) is not None and run is not self.first]
+        others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
             for run in others
@@ -291,36 +298,6 @@ def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, flo
 
 def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return (facts or {}).get("details") or {}
-
-
-def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that runs with comparable scores share: all but the encoding, the position scheme and the seed."""
-    shared = {k: v for k, v in config.items() if k not in ("encoding", "seed")}
-    if isinstance(model := shared.get("model"), Mapping):
-        shared["model"] = {k: v for k, v in model.items() if k != "share_encoding"}  # part of the encoding
-    if isinstance(training := shared.get("training"), Mapping):  # position schemes are compared like encodings
-        shared["training"] = {k: v for k, v in training.items() if k != "positions"}
-    if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
-        shared["task"] = {k: v for k, v in task.items() if k not in STORAGE_SETTINGS}
-    return shared
-
-
-def _series(run: "RunRow") -> str:
-    # Labels omit defaults, which may differ between versions: the same label with other settings is another encoding.
-    return canonical([run.label, _encoding(run)])
-
-
-def _encoding(run: "RunRow") -> dict[str, Any]:
-    model, training = run.config.get("model") or {}, run.config.get("training") or {}
-    own = {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
-    if _mixer(run) is not None:
-        own["model"] = model
-    return own | {"positions": training.get("positions")}
-
-
-def _mixer(run: "RunRow") -> str | None:
-    """Return the mixer that the run's model uses instead of attention, or None."""
-    return (run.config.get("model") or {}).get("mixer")
 
 
 def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:
@@ -383,7 +360,3 @@ def plain(value: Any) -> str:
     """Return a setting as text. Hashes are shortened to 12 digits."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
-
-
-def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)

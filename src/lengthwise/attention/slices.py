@@ -66,15 +66,15 @@ def _select_keys(term: forms.Term, keys: slice) -> forms.Term:
 def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -> forms.Rotation | None:
     if rotation is None:
         return None
-
-    def select(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:
-        if angle is None:
-            return None, None
-        return angle[:, tokens], gain.expand_as(angle)[:, tokens] if isinstance(gain, Tensor) else gain
-
-    angle_q, gain_q = select(rotation.angle_q, rotation.gain_q, rows)
-    angle_k, gain_k = select(rotation.angle_k, rotation.gain_k, keys)
+    angle_q, gain_q = _slice_angle(rotation.angle_q, rotation.gain_q, rows)
+    angle_k, gain_k = _slice_angle(rotation.angle_k, rotation.gain_k, keys)
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
+
+
+def _slice_angle(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:
+    if angle is None:
+        return None, None
+    return angle[:, tokens], gain.expand_as(angle)[:, tokens] if isinstance(gain, Tensor) else gain
 
 
 def _slice_gain(gain: forms.QueryGain | None, rows: slice) -> forms.QueryGain | None:

@@ -64,6 +64,8 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
     console.print(f"{run.label} on {run.task}, seed {run.seed}", style="bold")
     facts = plain_table(column("", style="dim", no_wrap=True), column("", overflow="fold"), show_header=False)
     facts.add_row("key", run.key)
+    if run.parent is not None:
+        facts.add_row("parent", f"{run.parent}, whose weights it starts from")
     facts.add_row("status", f"{run.status}: {run.error}" if run.error else run.status)
     if run.finished is None and run.steps:
         facts.add_row("step", f"{run.step} of {run.steps}")

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from lengthwise.config.choices import Choice
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.training import TrainingConfig
 from lengthwise.values import ConfigError
+
+MAX_LINEAGE = 16  # ancestors of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +25,19 @@ class Run(Config):
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig
     seed: int = 0
+    parent: "Run | None" = None
+    """The run whose trained weights this one starts from. Parameters of the encoding that the parent does not have start fresh.
+    With 0 training steps the parent's weights are evaluated as they are, for example with another encoding."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.encoding.require_layers(self.model.num_layers)
+        if self.parent is not None:
+            self._require_parent(self.parent)
+        elif self.training.steps == 0:
+            raise ConfigError(
+                "steps must be at least 1 for a run without a parent, got 0; train it, or give it a parent"
+            )
         if self.model.mixer is not None:
             self._require_no_positions()
             return
@@ -33,6 +45,20 @@ class Run(Config):
             # The encodings of a pattern keep None: each one follows its own source.
             shared = bool(getattr(self.encoding.cls, "shared_across_layers", False))
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
+
+    def _require_parent(self, parent: "Run") -> None:
+        """Require that the parent's weights fit this run's model, and that there are few ancestors."""
+        for f in dataclasses.fields(self.model):
+            own, inherited = getattr(self.model, f.name), getattr(parent.model, f.name)
+            if own != inherited and f.name not in ("dropout", "share_encoding"):
+                raise ConfigError(
+                    f"a run must have the model of its parent, got {f.name} {own!r}, but {parent.label} has {inherited!r}; "
+                    "use the parent's model"
+                )
+        if len(parent.lineage) >= MAX_LINEAGE:
+            raise ConfigError(
+                f"a run must have at most {MAX_LINEAGE} ancestors, got {len(parent.lineage)}; start from an earlier one"
+            )
 
     def _require_no_positions(self) -> None:
         if self.encoding.remaining_layers or self.encoding.name != "NoPE":
@@ -42,8 +68,24 @@ class Run(Config):
         if (scheme := self.training.positions) is not None:
             raise ConfigError(f"Mamba does not use positions, got the position scheme {scheme.label}; omit it")
 
+    def to_data(self) -> dict[str, Any]:
+        data = super().to_data()
+        if self.parent is None:
+            del data["parent"]
+        return data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Run":
+        ancestor, depth = data, 0
+        while isinstance(ancestor, Mapping) and ancestor.get("parent") is not None:
+            ancestor, depth = ancestor["parent"], depth + 1
+            if depth > MAX_LINEAGE:
+                raise ConfigError(f"a run must have at most {MAX_LINEAGE} ancestors, got more")
+        return super().from_data(data)
+
     def identity(self) -> dict[str, Any]:
-        return {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
+        own = {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
+        return own | ({"parent": self.parent.key} if self.parent is not None else {})
 
     @property
     def key(self) -> str:
@@ -53,20 +95,32 @@ class Run(Config):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Return the choices of the run: its encodings, its task and its position scheme."""
+        """Return the choices of the run and its ancestors: encodings, tasks and position schemes."""
         scheme = self.training.positions
-        return (*self.encoding.layers, self.task, *([scheme] if scheme is not None else []))
+        inherited = self.parent.choices if self.parent is not None else ()
+        return (*self.encoding.layers, self.task, *([scheme] if scheme is not None else []), *inherited)
+
+    @property
+    def lineage(self) -> "tuple[Run, ...]":
+        """Return this run, its parent, the parent's parent, and so on. The last one began with random weights."""
+        return (self, *(self.parent.lineage if self.parent is not None else ()))
 
     @property
     def label(self) -> str:
         """Return the encoding's label with the position scheme, such as `RoPE with Randomized(max_length=512)`, or "Mamba".
 
-        `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source differs.
+        `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source differs. A run
+        with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE, 100 steps at 1024`.
         """
-        if self.model.mixer is not None:
-            return "Mamba"
         scheme = self.training.positions
-        return self._encoding_label() + (f" with {scheme.label}" if scheme is not None else "")
+        own = "Mamba" if self.model.mixer is not None else self._encoding_label()
+        own += f" with {scheme.label}" if scheme is not None else ""
+        if self.parent is None:
+            return own
+        inherited = self.parent.label if self.parent.parent is None else f"({self.parent.label})"
+        steps, length = self.training.steps, self.training.train_length
+        at = f" at {length}" if length != self.parent.training.train_length else ""
+        return f"{own} from {inherited}" + (f", {steps} step{'s' if steps > 1 else ''}{at}" if steps else "")
 
     def _encoding_label(self) -> str:
         name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)

@@ -57,7 +57,7 @@ class TrainingConfig(Config):
     min_length: int | None = None
     """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training length]"""
     steps: int = 1000
-    """Number of training steps."""
+    """Number of training steps. Only a run that starts from another one may have 0."""
     batch_size: int = 32
     """Sequences per training step."""
     accumulation: int = 1
@@ -85,7 +85,9 @@ class TrainingConfig(Config):
         if self.positions is not None and self.positions.name == "Consecutive":
             object.__setattr__(self, "positions", None)  # None means the same, and equal runs must have equal keys
         self.set_defaults(min_length=self.train_length)
-        self.require_positive("train_length", "min_length", "steps", "batch_size", "accumulation")
+        self.require_positive("train_length", "min_length", "batch_size", "accumulation")
+        if self.steps < 0:
+            raise ConfigError(f"TrainingConfig.steps must be at least 0, got {self.steps}")
         self.require_between(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
         if (self.min_length or 1) > self.train_length:
             raise ConfigError(f"min_length must be at most train_length {self.train_length}, got {self.min_length}")

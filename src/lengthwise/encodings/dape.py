@@ -71,11 +71,7 @@ class DAPE(PositionEncoding):
             return self.base.pairwise_bias
         cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
         table = self.base.checked_bias(cols.distance)
-
-        def bias_of(part: Span) -> Float[Tensor, "b h i j"]:
-            return table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
-
-        return bias_of
+        return lambda part: table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
 
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""

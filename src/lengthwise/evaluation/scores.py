@@ -27,6 +27,7 @@ from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, genera
 from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
+from lengthwise.training.setup import original_train_length
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
@@ -124,7 +125,7 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
 def encodings_of(run: Run, task: Task) -> list[Any]:
     """Return one instance of every encoding in the run's model."""
     context = {"num_heads": run.model.num_heads, "head_dim": run.model.head_dim, "d_model": run.model.d_model}
-    train_length = task.tokens(run.training.train_length)
+    train_length = original_train_length(run, task)
     return [choice.build(**context, train_length=train_length) for choice in dict.fromkeys(run.encoding.layers)]
 
 

@@ -18,12 +18,16 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the rest."""
+    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the rest.
+
+    `lineage`: whether a run started from the weights of another one.
+    """
 
     shared: Pairs
     by_task: tuple[tuple[str, Pairs], ...]
     names: tuple[str, ...]
     rows: tuple[tuple[RunInfo, tuple[str, ...]], ...]
+    lineage: bool
 
 
 def provenance(runs: Sequence[RunInfo]) -> Provenance:
@@ -39,6 +43,7 @@ def provenance(runs: Sequence[RunInfo]) -> Provenance:
         by_task=tuple((task, pairs) for task, shared in by_task.items() if (pairs := _pairs(shared, tasks[task]))),
         names=tuple(readable(n) for n in different),
         rows=tuple((r, tuple(value_text(r.facts.get(n)) for n in different)) for r in runs),
+        lineage=any(r.parent is not None for r in runs),
     )
 
 

@@ -43,10 +43,18 @@ def _open_keys(study: str | None) -> Select[str]:
 
 
 def in_need(connection: Connection, study: str) -> list[dict[str, Any]]:
-    """Return the study's runs that are neither failed nor done, in its order, with or without a worker."""
+    """Return the study's runs that are neither failed nor done, in its order, with or without a worker.
+
+    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait.
+    """
     require_study(connection, study)
-    unfinished = or_(schema.runs.c.finished.is_(None), schema.runs.c.key.in_(_open_keys(study)))
-    query = _runs_of(study).where(schema.runs.c.error.is_(None), unfinished)
+    run, parent = schema.runs.c, schema.runs.alias().c
+    unfinished = or_(run.finished.is_(None), run.key.in_(_open_keys(study)))
+    untrained_parent = select(parent.key).where(
+        parent.key == run.parent, parent.finished.is_(None), parent.error.is_(None)
+    )
+    ready = or_(run.finished.is_not(None), ~untrained_parent.exists())
+    query = _runs_of(study).where(run.error.is_(None), unfinished, ready)
     return list(readable(schema.runs, connection.execute(query)))
 
 

@@ -94,12 +94,16 @@ class Store:
         """Add a study, or replace its list of runs and questions. Return the runs that it listed before and no longer lists.
 
         Known runs keep their training, their scores and the worker that holds them. Failed runs may be tried again. Runs that are
-        no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. `published`: see `StudyRow`.
+        no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. So may its `parent`.
+        `published`: see `StudyRow`.
         """
         if not name:
             raise StoreError("the name of a study must not be empty")
         needed = {**given_types(RunRow), "asked": list}
-        rows = [take(run, f"run {n} of study {name!r}", needed, {"facts": None}) for n, run in enumerate(runs)]
+        rows = [
+            take(run, f"run {n} of study {name!r}", needed, {"facts": None, "parent": None})
+            for n, run in enumerate(runs)
+        ]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -155,9 +159,9 @@ class Store:
     def claim(self, study: str, worker: str) -> RunRow | None:
         """Claim the study's first run that needs work and that no living worker holds. Return None if there is none now.
 
-        None does not mean that the study is done, because other workers may hold runs and die. No other worker gets the run until
-        it is finished, failed or released, or until its worker is dead: its process on this host has ended, or it sent no
-        heartbeat for 60 s.
+        A run that starts from another one is claimed only after that one is trained or has failed. None does not mean that the
+        study is done, because other workers may hold runs and die. No other worker gets the run until it is finished, failed or
+        released, or until its worker is dead: its process on this host has ended, or it sent no heartbeat for 60 s.
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:

@@ -46,6 +46,7 @@ def given(check: Check, column: str = "") -> Cell:
 class RunRow:
     """One run and its status.
 
+    `parent`: the key of the run whose weights it starts from.
     `asked`: the questions of its study, or those of all studies if no study was given. `status`: one of `STATUSES`. A run whose
     worker died is pending, and a run is done when it is trained and every question in `asked` has a score. Times are Unix seconds:
     `started` is the last claim, and `finished` is when the training was stored. `claims`: the number of claims. `facts`: versions,
@@ -62,6 +63,7 @@ class RunRow:
     seed: Annotated[int, given(whole())]
     train_length: Annotated[int, given(SIZE)]
     config: Annotated[dict[str, Any], given(parsed(CONFIG))]
+    parent: Annotated[str | None, Cell(optional(checks.key))] = None
     created: Annotated[float, Cell(checks.time)]
     worker: Annotated[str | None, Cell(optional(checks.text))]
     heartbeat: Annotated[float | None, Cell(optional(checks.time))]

@@ -5,7 +5,9 @@ from typing import Any
 
 from lengthwise.metrics import Metric
 from lengthwise.store.checks import (
+    COUNT,
     SIZE,
+    Check,
     Unreadable,
     anything,
     each,
@@ -22,16 +24,23 @@ from lengthwise.values import ConfigError
 
 OBJECT = record()
 
-CONFIG = record(
+
+def _config(value: Any) -> Any:
+    return CONFIG(value)
+
+
+CONFIG: Check = record(
     {},
     {
+        "parent": optional(_config),
         "encoding": OBJECT,
         "task": OBJECT,
         "model": record({}, {"mixer": optional(name)}),
         "training": record(
             {},
             {
-                "steps": SIZE,
+                "train_length": SIZE,
+                "steps": COUNT,
                 "batch_size": SIZE,
                 "train_examples": optional(SIZE),
                 "min_length": optional(SIZE),

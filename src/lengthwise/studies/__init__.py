@@ -13,6 +13,18 @@
 from lengthwise.studies.events import Event
 from lengthwise.studies.execution import Interrupted, Outcome, execute
 from lengthwise.studies.loading import StudyError, load
-from lengthwise.studies.study import Study, encoding, grid, task
+from lengthwise.studies.study import Study, continued, encoding, grid, task
 
-__all__ = ["Event", "Interrupted", "Outcome", "Study", "StudyError", "encoding", "execute", "grid", "load", "task"]
+__all__ = [
+    "Event",
+    "Interrupted",
+    "Outcome",
+    "Study",
+    "StudyError",
+    "continued",
+    "encoding",
+    "execute",
+    "grid",
+    "load",
+    "task",
+]

@@ -44,6 +44,8 @@ def estimate_seconds(
             left = MEASURING_SECONDS - (time.perf_counter() - start)
             if left <= 0 and n:
                 break
+            if not run.training.steps:
+                continue
             try:
                 seconds = measure_step(run, device=device, backend=backend, seconds=min(0.5, max(left, 0.1)))
             except (Exception, SystemExit):  # the worker that trains this run will report the error

@@ -101,9 +101,26 @@ def execute(
         )
         for run in study.runs:
             run_folder(store.folder, run.key)  # raises `StoreError` for a link or a file
+        _require_parents(store, study)
         notes = _add(store, study)
         execution = _Execution(store, study, spec, kind, on_event or (lambda event: None))
         return execution.work(workers, estimate, notes)
+
+
+def _require_parents(store: Store, study: Study) -> None:
+    """Raise `ConfigError` for a run whose parent is neither a run of the study nor trained in this results folder."""
+    listed = {run.key for run in study.runs}
+    trained: set[str] | None = None
+    for run in study.runs:
+        if run.parent is None or run.parent.key in listed:
+            continue
+        if trained is None:
+            trained = {row.key for row in store.runs() if row.finished is not None}
+        if run.parent.key not in trained or not (run_folder(store.folder, run.parent.key) / WEIGHTS).is_file():
+            raise ConfigError(
+                f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, seed "
+                f"{run.parent.seed}), which is not trained in {store.folder}; add that run to the study"
+            )
 
 
 def _add(store: Store, study: Study) -> list[str]:

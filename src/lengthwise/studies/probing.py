@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lengthwise.analysis.gather import canonical, protocol
+from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, Run, near_miss
 from lengthwise.encodings import ENCODINGS
 from lengthwise.probes import ModelProbe, ModelQuestion

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lengthwise.analysis.code_marks import choices_of
-from lengthwise.analysis.gather import STORAGE_SETTINGS, canonical
+from lengthwise.analysis.protocol import STORAGE_SETTINGS, canonical
 from lengthwise.config import ConfigError, Run
 from lengthwise.config.choices import UnknownName
 from lengthwise.plugins import plugin_hint

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.class_versions import defined_in
-from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Registry, Run, TrainingConfig, choose
+from lengthwise.config import (
+    Choice,
+    ConfigError,
+    EvaluationConfig,
+    ModelConfig,
+    Registry,
+    Run,
+    TrainingConfig,
+    choose,
+    near_miss,
+)
 from lengthwise.config.choices import split_layers
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
@@ -104,8 +114,9 @@ class Study:
             "better": make.metric.better,
             "unit": make.unit_of(dict(run.task.settings)),
             "seed": run.seed,
-            "train_length": run.training.train_length,
+            "train_length": max(ancestor.training.train_length for ancestor in run.lineage),
             "config": run.to_data(),
+            "parent": None if run.parent is None else run.parent.key,
             "asked": questions(make, config),
             "facts": ({"defined_in": files} if files else {}) | make.metric.facts(),
         }
@@ -226,6 +237,46 @@ def grid(
         for choice, share in encoding_choices
         for config in trainings[task.name]
     )
+
+
+def continued(
+    parents: Iterable[Run],
+    encodings: Iterable[ChoiceLike] | None = None,
+    *,
+    steps: int,
+    task: ChoiceLike | None = None,
+    **training: Any,
+) -> tuple[Run, ...]:
+    """Return runs that start from the trained weights of `parents`, each with every encoding; default: the parent's own.
+
+    With `steps=0` the parent's weights are evaluated with another encoding and no further training. `training`: fields of
+    `TrainingConfig` that differ from the parent's, such as `train_length` and `learning_rate`. `task`: another task with the same
+    tokens. The parents must be among the study's runs, or trained in the same results folder. `min_length` and `curriculum` are
+    not inherited. The runs have the parents' seeds.
+
+    >>> base = grid(["rope"], ["text"], seeds=3, training=TrainingConfig(train_length=256))
+    >>> extended = continued(base, ["pi:factor=4", "yarn:factor=4"], steps=100, train_length=1024, learning_rate=1e-4)
+    """
+    choices = None if encodings is None else [_encoding(value) for value in _list("encodings", encodings)]
+    if choices is not None:
+        _require_distinct("encoding", choices, lambda one: one[0].label + _SUFFIXES[one[1]])
+    task_choice = None if task is None else _choice(task, TASKS)
+    fields = {f.name for f in dataclasses.fields(TrainingConfig)} - {"steps"}
+    for name in training:
+        if name not in fields:
+            raise ConfigError(f"TrainingConfig has no setting {name!r}{near_miss(name, fields)}")
+    runs = []
+    for parent in parents:
+        settings = dataclasses.replace(
+            parent.training, **{"min_length": None, "curriculum": None, **training, "steps": steps}
+        )
+        for choice, share in choices if choices is not None else [(parent.encoding, parent.model.share_encoding)]:
+            model = dataclasses.replace(parent.model, share_encoding=share)
+            run_task = task_choice or parent.task
+            runs.append(
+                Run(encoding=choice, task=run_task, model=model, training=settings, seed=parent.seed, parent=parent)
+            )
+    return tuple(runs)
 
 
 def encoding(text: str) -> tuple[Choice, bool | None]:

@@ -148,6 +148,9 @@ class Worker:
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
+        if run.parent is not None:
+            run_folder(self.spec.results, run.parent.key)  # raises an error for a link, which could lead anywhere
+
         def should_stop() -> bool:
             return heartbeat.lost or self.parent.stop_requested.is_set()
 

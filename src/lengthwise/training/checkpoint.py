@@ -17,6 +17,7 @@ from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning, 
 from lengthwise.values import require_no_address
 
 WEIGHTS = "weights.safetensors"
+ENCODINGS = "encodings."  # begins the names of the encodings' tensors in a model
 FORMAT = "1"  # of both kinds of file; files with another format are refused
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
@@ -178,6 +179,24 @@ def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
         raise CheckpointError(f"{path} does not fit the model of this version ({names}); remove it to train again")
     for name, t in targets.items():
         t.copy_(tensors[name])
+
+
+def inherit_weights(model: nn.Module, run: Run, parent: Run, folder: Path) -> None:
+    """Copy the trained weights of the parent, in its folder, into the model of a run.
+
+    If their encodings are the same, all tensors are copied. Otherwise tensors of the encodings are copied where both models have
+    one of the same name and shape, and others of the run's encodings keep their initial values. Raises `CheckpointError` if the
+    parent is not trained, its weights are damaged, or they do not fit.
+    """
+    files = RunFolder(folder, parent)
+    tensors, _ = files.load_final()
+    if (parent.encoding, parent.model.share_encoding) != (run.encoding, run.model.share_encoding):
+        own = model_tensors(model)
+        inherited = {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
+        fresh = {n: t for n, t in own.items() if n.startswith(ENCODINGS) and n not in inherited}
+        dropped = {n for n in tensors if n.startswith(ENCODINGS)}
+        tensors = {**{n: t for n, t in tensors.items() if n not in dropped}, **fresh, **inherited}
+    load_model(model, tensors, files.weights)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

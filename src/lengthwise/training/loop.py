@@ -8,7 +8,7 @@ import torch
 
 from lengthwise.config import Run
 from lengthwise.models import Model
-from lengthwise.training.checkpoint import RunFolder, load_model, model_tensors
+from lengthwise.training.checkpoint import RunFolder, inherit_weights, load_model, model_tensors
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.setup import build, check_training
@@ -36,6 +36,8 @@ def train(
 
     Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
     disk, a folder of another run) or `ConfigError` (see `check_training`).
+
+    A run with a parent starts from the parent's trained weights, in the folder beside `folder` that has the parent's key as name.
     """
     files = RunFolder(folder, run)
     files.prepare()
@@ -49,6 +51,8 @@ def train(
         trainer = Trainer(run, model, task, device)
         if (checkpoint := files.load_newest()) is not None:
             trainer.restore(*checkpoint, path=files.path)
+        elif run.parent is not None:
+            inherit_weights(model, run, run.parent, files.path.with_name(run.parent.key))
         _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
         trained = trainer.result()
         files.save_final(model_tensors(model), {name: getattr(trained, name) for name in _STORED_FIELDS})

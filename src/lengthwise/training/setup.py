@@ -15,7 +15,10 @@ from lengthwise.tasks.base import Task, generator
 
 
 def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Model, Task]:
-    """Return the untrained model and the task of a run. The initial weights depend only on the run, not on the device."""
+    """Return the untrained model and the task of a run. The initial weights depend only on the run, not on the device.
+
+    They are random, also for a run with a parent: `train` loads the parent's weights.
+    """
     task: Task = run.task.build()
     sizes: dict[str, Any] = {
         "vocab_size": task.vocab_size if task.input_width is None else None,
@@ -27,9 +30,19 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         if run.model.mixer is not None:
             model = Mamba(run.model, **sizes)
         else:
-            train_length = task.tokens(run.training.train_length)
+            train_length = original_train_length(run, task)
             model = Decoder(run.model, run.encoding, **sizes, train_length=train_length, backend=backend)
     return model.to(device), task
+
+
+def original_train_length(run: Run, task: Task) -> int:
+    """Return the training length that the run's encodings receive, in tokens: that of the first run of its lineage.
+
+    Encodings that extend a trained model to longer texts scale its positions relative to this length. `task`: that of `run`.
+    """
+    first = run.lineage[-1]
+    first_task: Task = task if first.task == run.task else first.task.build()
+    return first_task.tokens(first.training.train_length)
 
 
 @contextmanager
@@ -52,6 +65,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
 
     `limit`: the number of positions that the encoding has; None if it has no limit.
     """
+    if run.parent is not None:
+        _require_same_tokens(run, task, run.parent)
     scheme = position_scheme_for(task, run.training.positions)
     longest = run.training.train_length
     curriculum_lengths = _check_curriculum(run, task) if run.training.curriculum is not None else set()
@@ -69,6 +84,23 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
             f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
             f"larger max_length, or {fix}"
         )
+
+
+def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
+    if parent.task == run.task:
+        return
+    parent_task: Task = parent.task.build()
+    for name, what in (
+        ("vocab_size", "input tokens"),
+        ("output_size", "output tokens"),
+        ("input_width", "input width"),
+    ):
+        own, inherited = getattr(task, name), getattr(parent_task, name)
+        if own != inherited:
+            raise ConfigError(
+                f"{run.task.label} has {own} {what}, but the parent run was trained on {parent.task.label}, which has "
+                f"{inherited}; choose a task with the same tokens, or a parent that was trained on this one"
+            )
 
 
 def _check_curriculum(run: Run, task: Task) -> set[int]:

@@ -38,7 +38,10 @@ class Backend(ABC):
 
     @abstractmethod
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-        """Return attention for fixed modifiers, span and mask. All layers that share them call it."""
+        """Return attention for fixed modifiers, span and mask. All layers that share them call it.
+
+        Return a `functools.partial` rather than an inner function, whose annotations with shapes would be evaluated in every call.
+        """
 
     def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
         """Whether `backend="auto"` should take this backend where it is the first that supports the call."""
@@ -76,19 +79,19 @@ def needs_rows(modifiers: AttentionModifiers, kernel: str) -> str | None:
     return None
 
 
-def in_compute_dtype(attend: Attend, device: torch.device) -> Attend:
-    """Return attention that calls `attend` with at least float32, with as many heads of keys as of queries."""
-
-    # Autocast would compute the products in half precision.
-    @torch.autocast(device.type, enabled=False)  # type: ignore[untyped-decorator]
-    def run(
-        q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
-    ) -> Float[Tensor, "b h i d"]:
-        compute, groups = torch.promote_types(q.dtype, torch.float32), q.shape[1] // k.shape[1]
+def in_compute_dtype(
+    attend: Attend,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    *,
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    """Call `attend` with at least float32, and with as many heads of keys as of queries."""
+    compute, groups = torch.promote_types(q.dtype, torch.float32), q.shape[1] // k.shape[1]
+    with torch.autocast(q.device.type, enabled=False):  # autocast would compute the products in half precision
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
         return attend(q.to(compute), k, v, scale=scale).to(q.dtype)
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -76,37 +76,47 @@ class Flex(Backend):
         empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
         blocks = None if empty else _block_mask(mask, span.q.device)
 
-        # Autocast would compute the products with q and k in half precision.
-        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-        def attend(
-            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
-        ) -> Float[Tensor, "b h i d"]:
-            needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
-            if needs_grad and (reason := self.no_gradients(q.device)):
-                raise ConfigError(
-                    f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed"
-                )
-            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-            if not q.numel():
-                return torch.zeros_like(q)
-            if q.device.type == "cpu":
-                # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under
-                # no_grad.
-                q, k, v = (x.detach().to(compute) for x in (q, k, v))
-            key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
-            if key not in static_pairs:
-                static_pairs[key] = _static(modifiers, span, compute)
-            pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
-            mod = _sum(modifiers, pairs, compute)
-            if modifiers.rotation:
-                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
-            gqa = q.shape[1] != k.shape[1]
-            flex_attention = _flex_function("flex_attention", q.device)
-            out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
-            return out.to(input_dtype)
-
+        attend = functools.partial(_attend, self, modifiers, span, blocks, static_pairs)
         # torch 2.13 finds no CPU kernel in a graph that also computes the tensors that the mods capture.
         return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
+
+
+def _attend(
+    backend: Backend,
+    modifiers: forms.AttentionModifiers,
+    span: Span,
+    blocks: Any,
+    static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]],
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    *,
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
+    if needs_grad and (reason := backend.no_gradients(q.device)):
+        raise ConfigError(f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed")
+    input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+    if not q.numel():
+        return torch.zeros_like(q)
+    with torch.autocast(
+        q.device.type, enabled=False
+    ):  # autocast would compute the products with q and k in half precision
+        if q.device.type == "cpu":
+            # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under
+            # no_grad.
+            q, k, v = (x.detach().to(compute) for x in (q, k, v))
+        key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
+        if key not in static_pairs:
+            static_pairs[key] = _static(modifiers, span, compute)
+        pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
+        mod = _sum(modifiers, pairs, compute)
+        if modifiers.rotation:
+            q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+        gqa = q.shape[1] != k.shape[1]
+        flex_attention = _flex_function("flex_attention", q.device)
+        out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
+        return out.to(input_dtype)
 
 
 def score_mod(

@@ -1,6 +1,7 @@
 """The `reference` backend, which defines every form: short, plain and exact in float64. All other backends must agree with it."""
 
 import math
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,11 +30,7 @@ class Reference(Backend):
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
-
-        def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale)
-
-        return in_compute_dtype(attend, span.q.device)
+        return partial(in_compute_dtype, partial(_attend, modifiers, span, mask))
 
     def statistics_unsupported_reason(
         self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor
@@ -68,6 +65,12 @@ class Reference(Backend):
                 for n, selected in enumerate(selections):
                     row[..., n - 2] = (weights * selected[:, None]).sum(-1)
             return out
+
+
+def _attend(
+    modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, *, scale: float
+) -> Tensor:
+    return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale)
 
 
 def attention(

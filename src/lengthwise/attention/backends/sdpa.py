@@ -1,6 +1,7 @@
 """The `sdpa` backend: torch's `scaled_dot_product_attention` for every form that is a rotation or an additive bias."""
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -30,33 +31,40 @@ class SDPA(Backend):
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-        biases: dict[tuple[torch.dtype, bool], Tensor | None] = {}
+        return partial(_attend, modifiers, span, mask, {})
 
-        # Autocast would round the bias and undo the conversion of half precision.
-        @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
-        def attend(
-            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
-        ) -> Float[Tensor, "b h i d"]:
-            input_dtype = q.dtype
-            if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
-                q, k, v = q.float(), k.float(), v.float()
-            groups = q.shape[1] // k.shape[1]
-            if groups > 1:
-                k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-            key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
-            bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
-            for term in modifiers.terms:
-                if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias)):
-                    values = reference.dense(term, q, k, span, scale)
-                    bias = _hide(values, mask) if bias is None else bias + values
-            if modifiers.rotation:
-                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
-            if modifiers.gain:
-                compute = torch.promote_types(q.dtype, torch.float32)
-                q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
-            return _fused(q, k, v, bias, mask, scale).to(input_dtype)
 
-        return attend
+# Autocast would round the bias and undo the conversion of half precision.
+@torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
+def _attend(
+    modifiers: forms.AttentionModifiers,
+    span: Span,
+    mask: Mask,
+    biases: dict[tuple[torch.dtype, bool], Tensor | None],
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    *,
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    input_dtype = q.dtype
+    if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
+        q, k, v = q.float(), k.float(), v.float()
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
+    bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
+    for term in modifiers.terms:
+        if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias)):
+            values = reference.dense(term, q, k, span, scale)
+            bias = _hide(values, mask) if bias is None else bias + values
+    if modifiers.rotation:
+        q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+    if modifiers.gain:
+        compute = torch.promote_types(q.dtype, torch.float32)
+        q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+    return _fused(q, k, v, bias, mask, scale).to(input_dtype)
 
 
 def _static_bias(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:

@@ -35,26 +35,29 @@ def empty_gradients(
     share one allocation. A C library returns large allocations to the system and gets them back page by page; the largest
     allocation freed so far determines from which size on.
     """
-    none = lse.new_empty(0)
-
-    def like(x: Tensor | None, needed: bool) -> Tensor:
-        if needed and x is not None:
-            return x.new_empty(x.shape)
-        return (lse if x is None else x).new_empty(0) if separate_storage else none
-
+    none = None if separate_storage else lse.new_empty(0)
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
     slope, intercept, _, distance_feature, query_scale = biases.segments or (None,) * 5
-    segments = [like(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
-    return *heads, like(biases.table, needs.table), *segments, like(rows.table, needs.rows)  # type: ignore[return-value]
+    wanted = [(biases.table, needs.table)]
+    wanted += [(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
+    wanted.append((rows.table, needs.rows))
+    return *heads, *(_like(x, needed, lse, none) for x, needed in wanted)  # type: ignore[return-value]
+
+
+def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:
+    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without elements."""
+    if needed and x is not None:
+        return x.new_empty(x.shape)
+    return (lse if x is None else x).new_empty(0) if none is None else none
 
 
 def _in_shared_storage(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return `like_heads` of each, as views of one allocation."""
     size_q, size_k = (-(-x.numel() // 16) * 16 for x in (q, k))  # aligned, because complex numbers need even offsets
     storage = q.new_empty(size_q + 2 * size_k)
+    return _heads_view(storage, q, 0), _heads_view(storage, k, size_q), _heads_view(storage, v, size_q + size_k)
 
-    def view(x: Tensor, offset: int) -> Tensor:
-        b, h, i, d = x.shape
-        return storage.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), offset)
 
-    return view(q, 0), view(k, size_q), view(v, size_q + size_k)
+def _heads_view(storage: Tensor, x: Tensor, offset: int) -> Tensor:
+    b, h, i, d = x.shape
+    return storage.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), offset)

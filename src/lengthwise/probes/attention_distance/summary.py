@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis.gather import canonical
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.probe_rows import (
     ProbeSeries,
@@ -20,6 +19,7 @@ from lengthwise.analysis.probe_rows import (
     of_one_shape,
     summary_fields,
 )
+from lengthwise.analysis.protocol import canonical
 from lengthwise.probes.base import StoredAnswers
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ backward pass recomputes the weights block by block. Terms are computed for each
 A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
 """
 
-import functools
 from dataclasses import replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -53,32 +53,33 @@ class Blocked(Backend):
         )
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        return partial(_outside_graphs, partial(in_compute_dtype, partial(_attend, modifiers, span, mask)))
 
-        def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-            if modifiers.logit_transform:
-                return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale)
-            make = Parts(span)
-            terms = [make.term(term, q, k, scale) for term in modifiers.terms]
-            values = [make.value(value) for value in modifiers.values]
-            if modifiers.rotation:
-                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
-            q = q * scale
-            if modifiers.gain:
-                q = q * modifiers.gain.gain[..., None].to(q.dtype)
-            tensors = [x for part in (*terms, *values) for x in part.tensors]
-            blocks = Blocks(mask, *(tuple(replace(part, tensors=()) for part in parts) for parts in (terms, values)))
-            return BlockedAttention.apply(blocks, q, k, v, *tensors)
 
-        eager = in_compute_dtype(attend, span.q.device)
+def _outside_graphs(eager: Attend, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
+    # would import torch's compiler, which takes seconds, for callers that do not compile.
+    compiled = torch.compiler.is_compiling()
+    attend = torch.compiler.disable(eager, reason="a loop over blocks of queries") if compiled else eager
+    return attend(q, k, v, scale=scale)
 
-        def run(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-            # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
-            # would import torch's compiler, which takes seconds, for callers that do not compile.
-            compiled = torch.compiler.is_compiling()
-            attend = torch.compiler.disable(eager, reason="a loop over blocks of queries") if compiled else eager
-            return attend(q, k, v, scale=scale)
 
-        return run
+def _attend(
+    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, *, scale: float
+) -> Tensor:
+    if modifiers.logit_transform:
+        return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale)
+    make = Parts(span)
+    terms = [make.term(term, q, k, scale) for term in modifiers.terms]
+    values = [make.value(value) for value in modifiers.values]
+    if modifiers.rotation:
+        q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+    q = q * scale
+    if modifiers.gain:
+        q = q * modifiers.gain.gain[..., None].to(q.dtype)
+    tensors = [x for part in (*terms, *values) for x in part.tensors]
+    blocks = Blocks(mask, *(tuple(replace(part, tensors=()) for part in parts) for parts in (terms, values)))
+    return BlockedAttention.apply(blocks, q, k, v, *tensors)
 
 
 def _transformed_logits_attention(
@@ -86,18 +87,17 @@ def _transformed_logits_attention(
 ) -> Float[Tensor, "b h i d"]:
     """Return the reference's attention with a `LogitTransform`, block by block, with checkpointing."""
     blocks = list(slices(mask, q.device))
-
-    def attend(
-        q: Tensor, k: Tensor, v: Tensor, block_modifiers: AttentionModifiers, block_span: Span, *at: slice
-    ) -> Tensor:
-        # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
-        rotation = block_modifiers.rotation and replace(block_modifiers.rotation)
-        block_modifiers = replace(block_modifiers, rotation=rotation)
-        visible = mask.visible(q.device, *at)[:, None]
-        return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
-
-    checkpointed = functools.partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
+    attend = partial(_transformed_logits_block, mask, scale)
+    checkpointed = partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
     run = checkpointed if torch.is_grad_enabled() else attend
     sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
     out = [run(q[:, :, i], k[:, :, j], v[:, :, j], *block, i, j) for (i, j), block in sliced]
     return torch.cat(out, 2)
+
+
+def _transformed_logits_block(
+    mask: Mask, scale: float, q: Tensor, k: Tensor, v: Tensor, modifiers: AttentionModifiers, span: Span, *at: slice
+) -> Float[Tensor, "b h i d"]:
+    # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
+    modifiers = replace(modifiers, rotation=modifiers.rotation and replace(modifiers.rotation))
+    return reference.attention(modifiers, q, k, v, span, mask.visible(q.device, *at)[:, None], scale)

@@ -6,6 +6,7 @@ every pair looks up its column.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -87,64 +88,67 @@ class Parts:
     def value(self, value: forms.RelativeValues) -> Part:
         """Return the part of a value form: the sum of the weights of each column, times the columns."""
         columns = _Columns(value.first, value.table.shape[1])
-
-        def evaluate(block: Block, table: Tensor, weights: Tensor) -> Tensor:
-            if self._is_reordered(columns):
-                return unshear(weights) @ table
-            at = self._column(block, columns)[:, None].expand_as(weights)
-            return scatter_columns(weights, at, columns.count) @ table
-
+        evaluate = partial(self._evaluate_values, columns)
         return Part((self._reordered(value.table, columns),), (self._selector(columns),), evaluate)
 
-    def _toeplitz(self, table: Float[Tensor, "h n"], columns: "_Columns") -> Part:
-        def evaluate(block: Block, table: Tensor) -> Tensor:
-            return self._by_distance(block, table, columns).transpose(0, 1)
+    def _evaluate_values(self, columns: "_Columns", block: Block, table: Tensor, weights: Tensor) -> Tensor:
+        if self._is_reordered(columns):
+            return unshear(weights) @ table
+        at = self._column(block, columns)[:, None].expand_as(weights)
+        return scatter_columns(weights, at, columns.count) @ table
 
-        return Part(
-            (self._reordered(table, columns),), (self._selector(columns),), evaluate, shared=len(self.span.q) == 1
-        )
+    def _toeplitz(self, table: Float[Tensor, "h n"], columns: "_Columns") -> Part:
+        tensors, selectors = (self._reordered(table, columns),), (self._selector(columns),)
+        return Part(tensors, selectors, partial(self._evaluate_toeplitz, columns), shared=len(self.span.q) == 1)
+
+    def _evaluate_toeplitz(self, columns: "_Columns", block: Block, table: Tensor) -> Tensor:
+        return self._by_distance(block, table, columns).transpose(0, 1)
 
     def _piecewise_linear(self, bias: forms.PiecewiseLinearBias) -> Part:
         columns = _Columns(0, len(bias.distance_feature), bias.distances)
-
-        def evaluate(
-            block: Block, slope: Tensor, intercept: Tensor, distance_feature: Tensor, query_scale: Tensor
-        ) -> Tensor:
-            x = self._by_distance(block, distance_feature, columns)[0] * query_scale[..., None]
-            return piecewise_linear(slope, intercept, bias.knots.to(x.dtype), x).transpose(0, 1)
-
         tensors = bias.slope, bias.intercept, self._reordered(bias.distance_feature[None], columns), bias.query_scale
+        selectors = _whole, _whole, self._selector(columns), _select_rows
         shared = len(self.span.q) == len(bias.query_scale) == 1
-        return Part(tensors, (_whole, _whole, self._selector(columns), _select_rows), evaluate, shared)
+        return Part(tensors, selectors, partial(self._evaluate_piecewise_linear, columns, bias.knots), shared)
+
+    def _evaluate_piecewise_linear(
+        self,
+        columns: "_Columns",
+        knots: Tensor,
+        block: Block,
+        slope: Tensor,
+        intercept: Tensor,
+        distance_feature: Tensor,
+        query_scale: Tensor,
+    ) -> Tensor:
+        x = self._by_distance(block, distance_feature, columns)[0] * query_scale[..., None]
+        return piecewise_linear(slope, intercept, knots.to(x.dtype), x).transpose(0, 1)
 
     def _relative(self, x: Float[Tensor, "#b #h i d"], table: Float[Tensor, "#h n d"], columns: "_Columns") -> Part:
         """Return the part of <x_i, table[h, column of the distance]>."""
-
-        def evaluate(block: Block, x: Tensor, table: Tensor) -> Tensor:
-            if self._is_reordered(columns):
-                return shear(x @ table.mT, size(block.keys))
-            at = self._column(block, columns)
-            if at.shape[-1] * x.shape[-1] <= table.shape[1]:  # with few keys far apart, only the needed columns
-                vectors = lookup(table.transpose(1, 2).flatten(0, 1), at).unflatten(0, (len(table), -1))
-                return torch.einsum("bhid,hdbij->bhij", x, vectors)
-            rows, at = x @ table.mT, at[:, None]
-            pairs = torch.broadcast_shapes(rows.shape[:-1], at.shape[:-1])
-            return gather_columns(rows.expand(*pairs, -1), at.expand(*pairs, -1))
-
+        tensors, selectors = (x, self._reordered(table, columns)), (_select_queries, self._selector(columns))
         shared = len(self.span.q) == len(x) == 1
-        return Part((x, self._reordered(table, columns)), (_select_queries, self._selector(columns)), evaluate, shared)
+        return Part(tensors, selectors, partial(self._evaluate_relative, columns), shared)
+
+    def _evaluate_relative(self, columns: "_Columns", block: Block, x: Tensor, table: Tensor) -> Tensor:
+        if self._is_reordered(columns):
+            return shear(x @ table.mT, size(block.keys))
+        at = self._column(block, columns)
+        if at.shape[-1] * x.shape[-1] <= table.shape[1]:  # with few keys far apart, only the needed columns
+            vectors = lookup(table.transpose(1, 2).flatten(0, 1), at).unflatten(0, (len(table), -1))
+            return torch.einsum("bhid,hdbij->bhij", x, vectors)
+        rows, at = x @ table.mT, at[:, None]
+        pairs = torch.broadcast_shapes(rows.shape[:-1], at.shape[:-1])
+        return gather_columns(rows.expand(*pairs, -1), at.expand(*pairs, -1))
 
     def _cumulative(self, prefix_sum: Float[Tensor, "#b #h j"]) -> Part:
         # The gradient of a query's own prefix sum is 0 in exact arithmetic, because its weights sum to 1. It is computed all the
         # same: rounding leaves a remainder in each row, and an encoding that sums over all keys (FoX) would add up these
         # remainders.
-        def evaluate(block: Block, query_sum: Tensor, key_sum: Tensor) -> Tensor:
-            return query_sum[..., None] - key_sum[..., None, :]
-
         return Part(
             (prefix_sum[..., self.keys - self.queries :], prefix_sum),
             (_select_queries, _select_keys),
-            evaluate,
+            _difference,
             shared=len(prefix_sum) == 1,
             cast_result=True,
         )
@@ -186,6 +190,10 @@ class _Columns:
 
 def _identity(block: Block, x: Tensor) -> Tensor:
     return x.view_as(x)
+
+
+def _difference(block: Block, query_sum: Tensor, key_sum: Tensor) -> Tensor:
+    return query_sum[..., None] - key_sum[..., None, :]
 
 
 def _whole(x: Tensor, block: Block) -> Tensor:
