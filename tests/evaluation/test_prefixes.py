@@ -57,13 +57,13 @@ def test_a_later_part_of_the_lengths_is_the_same_question():
 
 def test_questions_of_one_forward_are_asked_together():
     config = EvaluationConfig(lengths=(2, 8), examples=5, shifts=({"dims": 2},))
-    every = questions(LinearRegression, config)
+    every = questions(choose(LinearRegression), config)
     assert len(every) == 4
     grouped = list(together(every))
     assert [(c.lengths, c.prompt, shift) for c, shift in grouped] == [((2, 8), 8, {}), ((2, 8), 8, {"dims": 2})]
     again = [evaluation_question(LinearRegression, c, n, shift) for c, shift in grouped for n in c.lengths]
     assert again == every
-    alone = list(together(questions(Copy, EvaluationConfig(lengths=(2, 8)))))
+    alone = list(together(questions(choose(Copy), EvaluationConfig(lengths=(2, 8)))))
     assert [c.lengths for c, _ in alone] == [(2,), (8,)]
 
 

@@ -66,10 +66,17 @@ def evaluation_question(
     return question | ({"shift": dict(shift)} if shift else {})
 
 
-def questions(task_class: type[Task], config: EvaluationConfig) -> list[dict[str, Any]]:
-    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift."""
-    shifts: list[Shift] = [{}, *config.shifts]
-    return [evaluation_question(task_class, config, length, shift) for shift in shifts for length in config.lengths]
+def questions(task: Choice, config: EvaluationConfig) -> list[dict[str, Any]]:
+    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift.
+
+    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another text.
+    """
+    trained = dict(task.settings)
+    shifts: list[Shift] = [{}]
+    for shift in config.shifts:
+        settings = dict(shifted(task, shift).settings)
+        shifts.append({name: value for name, value in settings.items() if value != trained[name]})
+    return [evaluation_question(task.cls, config, length, shift) for shift in shifts for length in config.lengths]
 
 
 def together(questions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[EvaluationConfig, dict[str, Any]]]:
@@ -94,7 +101,8 @@ def shifted(task: Choice, shift: Shift) -> Choice:
 
     Raises `ConfigError` for invalid settings and for a shift without effect.
     """
-    changed = choose(task.cls, **{**dict(task.settings), **shift})
+    task_class: Any = task.cls
+    changed = choose(task_class, **task_class.changed(dict(task.settings), shift))
     if changed == task:
         raise ConfigError(f"the shift {dict(shift)} must change the trained task, got the same task {task.label}")
     return changed
@@ -116,10 +124,9 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
         all_lengths = dict.fromkeys([*lengths, *prompts])
         scheme = position_scheme_for(task, run.training.positions)
         _check(test_task, encodings_of(run, task), scheme, all_lengths, task.decodes)
-        if test_task.input_width != task.input_width:
-            raise ConfigError(
-                f"a shift must keep the input width {task.input_width} of the trained model, got {test_task.input_width}"
-            )
+        for name in ("input_width", "vocab_size", "output_size"):
+            if (other := getattr(test_task, name)) != (own := getattr(task, name)):
+                raise ConfigError(f"a shift must keep the {name} {own} of the trained model, got {other}")
 
 
 def encodings_of(run: Run, task: Task) -> list[Any]:
@@ -339,7 +346,7 @@ def _prompt_length(config: EvaluationConfig) -> int:
 
 
 def _num_examples(task: Task, config: EvaluationConfig, length: int) -> int:
-    count = max(1, -(-config.tokens // task.tokens(length))) if task.per_token else config.examples
+    count = task.num_examples(config.tokens, length) if task.per_token else config.examples
     available = task.available(length, "test")
     return count if available is None else min(count, available)
 

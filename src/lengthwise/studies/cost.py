@@ -42,7 +42,7 @@ def cost(run: Run, evaluation: EvaluationConfig, task: Task) -> Cost:
         return Cost(train, {prompt: tests * evaluation.examples * _forward(run, task, prompt)})
     by_length = {}
     for length in evaluation.lengths:
-        count = -(-evaluation.tokens // task.tokens(length)) if task.per_token else evaluation.examples
+        count = task.num_examples(evaluation.tokens, length) if task.per_token else evaluation.examples
         available = task.available(length, "test")
         count = count if available is None else min(count, available)
         by_length[length] = (DECODING if task.decodes else 1) * count * _forward(run, task, length)

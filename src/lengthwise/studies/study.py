@@ -117,7 +117,7 @@ class Study:
             "train_length": max(ancestor.training.train_length for ancestor in run.lineage),
             "config": run.to_data(),
             "parent": None if run.parent is None else run.parent.key,
-            "asked": questions(make, config),
+            "asked": questions(run.task, config),
             "facts": ({"defined_in": files} if files else {}) | make.metric.facts(),
         }
 

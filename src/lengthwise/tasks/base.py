@@ -167,6 +167,10 @@ class Task(ABC):
         count = longest - shortest + 1
         return Batch.join([self.sample(generator(seed, "fixed", n), 1, shortest + n % count) for n in numbers])
 
+    def num_examples(self, tokens: int, length: int) -> int:
+        """Return how many examples an evaluation of about `tokens` token slots takes, for tasks with scores `per_token`."""
+        return max(1, -(-tokens // self.tokens(length)))
+
     def available(self, length: int, split: str = "test") -> int | None:
         """Return the number of different examples, or None if there are too many to count in advance."""
         return None
@@ -218,6 +222,11 @@ class Task(ABC):
         `num_examples`: the number of examples that exist, if that is fewer than were requested.
         """
         return None
+
+    @classmethod
+    def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a test that differs from training in `changes`."""
+        return {**settings, **changes}
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:

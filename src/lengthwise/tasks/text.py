@@ -41,6 +41,10 @@ class Text(Task):
       have any size, because it is read from the disk.
     - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single
       file. A prepared corpus has its own share.
+    - `targets`: 0 scores all bytes of a piece. n scores only its last n bytes, and the pieces of all lengths end at the same
+      places: every length predicts the same bytes, with more or less text before them.
+    - `stride`: 0 cuts test text into pieces that do not overlap. n is a sliding window: each piece begins n bytes after the one
+      before it, and only its last n bytes are scored.
     - `sha256`: identifies the names and bytes of the text, and stands for `path` and `glob` in a run's key. If it is empty,
       `choose` fills it in. A text that has changed since is refused.
 
@@ -51,6 +55,13 @@ class Text(Task):
     first n chunks are the same for all of them. For a length above `chunk`, each chunk is one piece of this length, from the
     documents that are long enough; this is other text, and `note` says so. If no validation document is as long as `chunk`, chunks
     have the largest power of two that fits into the longest document.
+
+    This protocol cannot tell whether a model uses a longer context, or only fails at positions that it was not trained on: in a
+    longer piece, both change. `targets` separates them. A piece of `length` bytes ends where its chunk ends, so a score at length
+    512 and one at 64 differ only in the text before the same `targets` bytes. There are as many pieces as chunks, and an evaluation
+    of `tokens` bytes takes tokens / chunk of them at every length, so it never costs more than the protocol above. Lengths must
+    lie between `targets` and `chunk`. Evaluate both protocols of one trained model with
+    `EvaluationConfig(..., shifts=({"targets": 64},))`, and other texts with `shifts=({"path": "FOLDER"},)`.
 
     Baselines are n-gram models of the training text, scored on the same bytes of the same pieces: uniform (ln 256 = 5.545 nats),
     unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`). Like the model they know
@@ -68,9 +79,28 @@ class Text(Task):
     output_size = 257
 
     def __init__(
-        self, *, path: str = "python", glob: str = "**/*", validation: float = 0.1, sha256: str = "", chunk: int = 2048
+        self,
+        *,
+        path: str = "python",
+        glob: str = "**/*",
+        validation: float = 0.1,
+        sha256: str = "",
+        chunk: int = 2048,
+        targets: int = 0,
+        stride: int = 0,
     ):
-        self.check({"path": path, "glob": glob, "validation": validation, "sha256": sha256, "chunk": chunk})
+        self.check(
+            {
+                "path": path,
+                "glob": glob,
+                "validation": validation,
+                "sha256": sha256,
+                "chunk": chunk,
+                "targets": targets,
+                "stride": stride,
+            }
+        )
+        self.targets, self.stride = targets, stride
         self.data = open_text(path, glob, validation)
         if sha256 and self.data.sha256 != sha256:
             version = f" of Python {python}" if (python := self.data.facts().get("corpus_python")) else ""
@@ -91,11 +121,24 @@ class Text(Task):
             raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
         if settings["chunk"] < 1:
             raise ConfigError(f"Text.chunk must be at least 1 byte, got {settings['chunk']}")
+        for name in ("targets", "stride"):
+            if settings[name] < 0:
+                raise ConfigError(f"Text.{name} must be at least 0, got {settings[name]}")
+        if settings["targets"] and settings["stride"]:
+            raise ConfigError(
+                f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; omit one"
+            )
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         path = in_memory.absolute(settings["path"])
         known = {} if sha256 else identity(path, settings["glob"], validation, settings_of(cls)["validation"].default)
         return {**settings, "path": path, **known}
+
+    @classmethod
+    def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Another text has another hash."""
+        stale = {"sha256": ""} if any(name in changes for name in cls.excluded_from_key) else {}
+        return {**settings, **stale, **changes}
 
     @classmethod
     def unit_of(cls, settings: Mapping[str, Any]) -> str:
@@ -111,13 +154,14 @@ class Text(Task):
         if split == "train":
             return self._batch(documents, documents.windows(generator, batch, length), length)
         chunk = max(self.chunk, length)
-        pieces = chunk // length
+        pieces = self._pieces(length)
         starts = documents.chunks(chunk)
         shuffles = -(-batch // (pieces * len(starts)))
         order = [torch.randperm(len(starts), generator=generator) for _ in range(shuffles)]
         rows = torch.arange(batch)
         chunks = torch.cat(order)[rows // pieces] if batch else rows
-        return self._batch(documents, starts[chunks] + rows % pieces * length, length)
+        in_chunk = chunk - length if self.targets else rows % pieces * (self.stride or length)
+        return self._batch(documents, starts[chunks] + in_chunk, length, self.targets or self.stride or length)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         """Return test pieces. The order of the chunks depends on the seed alone, so all lengths use the same text."""
@@ -128,8 +172,17 @@ class Text(Task):
         self.check_length(length, split)
         if split == "train":
             return None
-        chunk = max(self.chunk, length)
-        return len(self.documents[split].chunks(chunk)) * (chunk // length)
+        return len(self.documents[split].chunks(max(self.chunk, length))) * self._pieces(length)
+
+    def num_examples(self, tokens: int, length: int) -> int:
+        """With `targets` the number is the same at all lengths, so that they score the same bytes."""
+        return super().num_examples(tokens, self.chunk if self.targets else length)
+
+    def _pieces(self, length: int) -> int:
+        """Return the number of test pieces in a chunk."""
+        if self.targets:
+            return 1
+        return (max(self.chunk, length) - length) // (self.stride or length) + 1
 
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         return mean_nats(logits, batch)
@@ -167,9 +220,27 @@ class Text(Task):
                 f"length must be at most {longest} {self.unit}, the longest {name} document of {self.data.name}, got {length}; "
                 "take a shorter length or a longer text"
             )
+        if split == "train":
+            return
+        if self.targets and not self.targets <= length <= self.chunk:
+            shorter = f"; the longest validation document has {longest}" if longest < self.chunk * 2 else ""
+            raise ConfigError(
+                f"with targets={self.targets}, length must be from {self.targets} to the chunk of {self.chunk} {self.unit}, got "
+                f"{length}; leave it out, or change targets or chunk{shorter}"
+            )
+        if self.stride > length:
+            raise ConfigError(
+                f"with stride={self.stride}, length must be at least {self.stride} {self.unit}, got {length}; take a smaller stride"
+            )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:
         prefix = f"length {length}, chunk {self.chunk}"
+        if self.targets:
+            return (
+                f"only the last {self.targets} {self.unit} of each piece are scored; they are the same at every length"
+            )
+        if self.stride:
+            return f"a window slides by {self.stride} {self.unit}, and its last {self.stride} are scored"
         if length > self.chunk:
             return (
                 f"{prefix}: only documents of at least this length are used, so the text differs from shorter lengths"
@@ -177,10 +248,12 @@ class Text(Task):
         unused = self.chunk % length
         return f"{prefix}: the last {unused} {self.unit} of each chunk are not used" if unused else None
 
-    def _batch(self, documents: Documents, starts: Int[Tensor, " b"], length: int) -> Batch:
+    def _batch(self, documents: Documents, starts: Int[Tensor, " b"], length: int, scored: int | None = None) -> Batch:
+        """Return windows of the documents whose last `scored` tokens count; None: all."""
         targets = documents.read(starts, length)
         inputs = torch.cat([torch.full_like(targets[:, :1], self.data.bos), targets[:, :-1]], 1)
-        return Batch(inputs, targets, torch.ones_like(targets, dtype=torch.bool))
+        is_scored = torch.arange(length) >= length - (length if scored is None else scored)
+        return Batch(inputs, targets, is_scored.expand(targets.shape))
 
 
 def readable(data: bytes) -> str:
