@@ -16,6 +16,7 @@ import torch
 
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
+from lengthwise.evaluation import EvaluationError
 from lengthwise.evaluation.pretrained import (
     FORMS,
     SETTINGS,
@@ -28,7 +29,6 @@ from lengthwise.evaluation.pretrained import (
     prompt_text,
 )
 from lengthwise.evaluation.pretrained.label_predictions import log_probabilities, tokenize_prompt
-from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import Conjunction
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))

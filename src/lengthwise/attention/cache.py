@@ -33,11 +33,11 @@ class KVCache:
     new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the model
     empties and refills it when the scale changes (counted by `restarts`).
 
-    `encodings`: the `EncodingCache` for the steps of this text.
+    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: the tokens that the first tensors have room for.
     """
 
-    def __init__(self, num_layers: int):
-        self.restarts = 0
+    def __init__(self, num_layers: int, capacity: int = 0):
+        self.restarts, self.capacity = 0, capacity
         self.encodings = EncodingCache()
         self._clear(num_layers)
 
@@ -111,7 +111,7 @@ class KVCache:
     def _store(self, buffers: list[Tensor | None], layer: int, new: Tensor) -> Tensor:
         """Write the new tokens into a layer's buffer and return all tokens. The token axis is the last but one."""
         start = self.length - new.shape[-2]
-        buffers[layer] = buffer = _with_capacity(buffers[layer], new, self.length)
+        buffers[layer] = buffer = _with_capacity(buffers[layer], new, self.length, self.capacity)
         buffer[..., start : self.length, :] = new
         return buffer[..., : self.length, :]
 
@@ -126,11 +126,11 @@ def _append_tokens(old: Tensor | None, new: Tensor) -> Tensor:
     return torch.cat([old, new], 1)
 
 
-def _with_capacity(store: Tensor | None, like: Tensor, length: int) -> Tensor:
-    """Return `store`, or a larger copy if it has room for fewer than `length` tokens."""
+def _with_capacity(store: Tensor | None, like: Tensor, length: int, capacity: int) -> Tensor:
+    """Return `store`, or a larger copy if it has room for fewer than `length` tokens. The first has room for `capacity`."""
     if store is not None and store.shape[-2] >= length:
         return store
-    size = max(16, 1 << (length - 1).bit_length())
+    size = capacity if store is None and capacity >= length else max(16, 1 << (length - 1).bit_length())
     new = like.new_empty(*like.shape[:-2], size, like.shape[-1])
     if store is not None:
         new[..., : store.shape[-2], :] = store

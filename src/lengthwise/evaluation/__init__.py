@@ -1,16 +1,15 @@
 """Evaluation: one trained model, one task, many lengths."""
 
-from lengthwise.evaluation.score_checks import EvaluationError
-from lengthwise.evaluation.scores import (
-    Score,
+from lengthwise.evaluation.questions import (
     check_lengths,
     encodings_of,
-    evaluate,
     evaluation_question,
     questions,
     shifted,
     together,
 )
+from lengthwise.evaluation.score_checks import EvaluationError
+from lengthwise.evaluation.scores import Score, evaluate
 
 __all__ = [
     "EvaluationError",

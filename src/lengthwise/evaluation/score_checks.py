@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lengthwise.class_versions import described
@@ -15,13 +16,24 @@ class EvaluationError(ValueError):
     """A score that cannot be used. The message is one line with the length, the reason and what to do."""
 
 
-def required_scores(scores: Any, method: str, task: Task, examples: int) -> Tensor:
-    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number per example (and length)."""
-    axes, size = (2, "batch, lengths") if method == "curve" else (1, "batch")
-    if isinstance(scores, Tensor) and scores.ndim == axes and len(scores) == examples and scores.is_floating_point():
+SCORES = {
+    "curve": ("example and length", 2),
+    "token_scores": ("target", 2),
+}  # what each method has a score for, and its axes
+
+
+def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -> Tensor:
+    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number for each of what it scores.
+
+    `targets`: the shape of the batch's targets.
+    """
+    what, axes = SCORES.get(method, ("example", 1))
+    fits = isinstance(scores, Tensor) and scores.ndim == axes and scores.is_floating_point()
+    if fits and (scores.shape == targets if method == "token_scores" else len(scores) == targets[0]):
         return scores
+    size = {"curve": "batch, lengths", "token_scores": "batch, targets"}.get(method, "batch")
     raise EvaluationError(
-        f"{type(task).__name__}.{method} must return one float64 score per example, [{size}] with batch {examples}, got "
+        f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, got "
         f"{described(scores)}"
     )
 

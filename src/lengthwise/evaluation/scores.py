@@ -1,33 +1,33 @@
 """Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
 
 import dataclasses
-import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lengthwise.class_versions import wrong_return
-from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
+from lengthwise.config import Choice, ConfigError, EvaluationConfig
 from lengthwise.evaluation.decoding import answer_details, decodable, greedy_decode
+from lengthwise.evaluation.questions import Shift, check_supported, evaluation_question, num_examples, prompt_length
 from lengthwise.evaluation.score_checks import (
     EvaluationError,
     require_own_scores_finite,
     required_scores,
     within_limits,
 )
-from lengthwise.evaluation.untrained import baseline_details, baseline_scores, baselines_of
-from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator
+from lengthwise.evaluation.untrained import baseline_details, baseline_scores
+from lengthwise.positions import position_scheme_for
+from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
 from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
-from lengthwise.training.setup import original_train_length
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
@@ -47,93 +47,9 @@ class Score:
     seconds: float
     asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
-    # of `decoding.answer_details`. For tasks with prefixes also "groups": means of groups of examples.
+    # of `decoding.answer_details`. For tasks with prefixes also "groups": means of groups of examples. For tasks with
+    # `token_scores` also "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these positions.
     details: dict[str, Any] = field(default_factory=dict)
-
-
-Shift = Mapping[str, Any]
-"""Settings of the task in which a test differs from training. An empty mapping stands for the task as trained."""
-
-
-def evaluation_question(
-    task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
-) -> dict[str, Any]:
-    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
-    amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
-    question: dict[str, Any] = {"length": length, **amount, "seed": config.seed}
-    if issubclass(task if isinstance(task, type) else type(task), PrefixTask):
-        question["prompt"] = _prompt_length(config)
-    return question | ({"shift": dict(shift)} if shift else {})
-
-
-def questions(task: Choice, config: EvaluationConfig) -> list[dict[str, Any]]:
-    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift.
-
-    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another text.
-    """
-    trained = dict(task.settings)
-    shifts: list[Shift] = [{}]
-    for shift in config.shifts:
-        settings = dict(shifted(task, shift).settings)
-        shifts.append({name: value for name, value in settings.items() if value != trained[name]})
-    return [evaluation_question(task.cls, config, length, shift) for shift in shifts for length in config.lengths]
-
-
-def together(questions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[EvaluationConfig, dict[str, Any]]]:
-    """Yield configurations that cover these questions, each with its shift.
-
-    Questions that one forward pass answers share a configuration; each of the others has its own.
-    """
-    groups: dict[str, list[int]] = {}
-    for question in questions:
-        key = json.dumps({k: v for k, v in question.items() if k != "length"}, sort_keys=True)
-        if "prompt" not in question:
-            key += f" {question['length']}"
-        groups.setdefault(key, []).append(question["length"])
-    for key, lengths in groups.items():
-        settings, _ = json.JSONDecoder().raw_decode(key)
-        shift = settings.pop("shift", {})
-        yield EvaluationConfig(lengths=tuple(lengths), **settings), shift
-
-
-def shifted(task: Choice, shift: Shift) -> Choice:
-    """Return the task of a test, which differs from the trained task in the settings of `shift`.
-
-    Raises `ConfigError` for invalid settings and for a shift without effect.
-    """
-    task_class: Any = task.cls
-    changed = choose(task_class, **task_class.changed(dict(task.settings), shift))
-    if changed == task:
-        raise ConfigError(f"the shift {dict(shift)} must change the trained task, got the same task {task.label}")
-    return changed
-
-
-def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = (), prompt: int | None = None) -> None:
-    """Raise `ConfigError` for a length that the run's task, position scheme or encoding does not support.
-
-    Also for a shift that the task does not have. `prompt`: the prompt length of a task with prefixes. Builds no model.
-    """
-    task: Task = run.task.build()
-    lengths = list(lengths)
-    if prompt is not None and not isinstance(task, PrefixTask):
-        raise ConfigError(
-            f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave prompt out"
-        )
-    for test_task in (task, *(shifted(run.task, shift).build() for shift in shifts)):
-        prompts = [prompt] if prompt and isinstance(test_task, PrefixTask) and test_task.prefixes_are_examples() else []
-        all_lengths = dict.fromkeys([*lengths, *prompts])
-        scheme = position_scheme_for(task, run.training.positions)
-        _check(test_task, encodings_of(run, task), scheme, all_lengths, task.decodes)
-        for name in ("input_width", "vocab_size", "output_size"):
-            if (other := getattr(test_task, name)) != (own := getattr(task, name)):
-                raise ConfigError(f"a shift must keep the {name} {own} of the trained model, got {other}")
-
-
-def encodings_of(run: Run, task: Task) -> list[Any]:
-    """Return one instance of every encoding in the run's model."""
-    context = {"num_heads": run.model.num_heads, "head_dim": run.model.head_dim, "d_model": run.model.d_model}
-    train_length = original_train_length(run, task)
-    return [choice.build(**context, train_length=train_length) for choice in dict.fromkeys(run.encoding.layers)]
 
 
 def evaluate(
@@ -157,7 +73,8 @@ def evaluate(
     `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a length
     depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
-    `batch_tokens`: token slots per forward pass. It changes scores by rounding only.
+    `batch_tokens`: token slots per forward pass. It changes scores by rounding only. An example with more token slots is processed
+    in parts of this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
     `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
     grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
     faster.
@@ -174,11 +91,10 @@ def evaluate(
     decode = task.decodes if decode is None else decode
     forward_lengths = lengths = config.lengths
     if isinstance(task, PrefixTask):
-        config = dataclasses.replace(config, prompt=_prompt_length(config))
-        forward_lengths = (_prompt_length(config),) if task.prefixes_are_examples() else lengths
-    encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
-    _check(task, encodings, scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
-    counts = {length: _num_examples(task, config, length) for length in forward_lengths}
+        config = dataclasses.replace(config, prompt=prompt_length(config))
+        forward_lengths = (prompt_length(config),) if task.prefixes_are_examples() else lengths
+    check_supported(task, _encodings(model), scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
+    counts = {length: num_examples(task, config, length) for length in forward_lengths}
     batch_tokens *= DECODING_FACTOR if decode else 1
     work = _Work(model, task, counts, batch_tokens, Reporter(on_progress), should_stop)
     was_training = model.training
@@ -202,7 +118,7 @@ def evaluate(
                         scored_lengths = lengths if task.prefixes_are_examples() else [length]
                         results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
                     else:
-                        results = {length: (values, {})}
+                        results = {length: (values, work.position_details())}
                 curves = baseline_scores(task, examples, list(results), work.check_stop)
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for scored_length, (values, details) in results.items():
@@ -254,6 +170,33 @@ def _group_means(values: Tensor) -> dict[str, list[float]]:
     return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
 
 
+def _encodings(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
+
+
+class PositionMeans:
+    """Means of the scores of targets, by the number of tokens before them: 0, 1, 2 to 3, 4 to 7, 8 to 15, ..."""
+
+    def __init__(self) -> None:
+        self.sums, self.counts = torch.zeros(64, dtype=torch.float64), torch.zeros(64, dtype=torch.int64)
+
+    def add(self, values: Float[Tensor, "b t"], scored: Bool[Tensor, "b t"]) -> None:
+        before = torch.arange(values.shape[1])
+        bins = torch.where(before > 0, before.double().log2().floor() + 1, 0.0).long()
+        sums = torch.where(scored, values, 0.0).sum(0, dtype=torch.float64).cpu()
+        self.sums.index_add_(0, bins, sums)
+        self.counts.index_add_(0, bins, scored.sum(0).cpu())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each range of positions with a scored target. Numbers have six digits."""
+        found = self.counts.nonzero().flatten().tolist()
+        means = {n: float(self.sums[n]) / int(self.counts[n]) for n in found}
+        return [
+            {"first": 2**n // 2, "last": max(0, 2**n - 1), "mean": float(f"{means[n]:.6g}"), "n": int(self.counts[n])}
+            for n in found
+        ]
+
+
 class _Work:
     """The forward passes of an evaluation: their batches, the scores, progress reports, and requests to stop."""
 
@@ -271,6 +214,8 @@ class _Work:
         self.device = next(model.parameters()).device
         self.token_slots = {length: task.tokens(length) for length in counts}  # per example
         self.forwards_done = self.slots_done = 0
+        self.by_position = PositionMeans()
+        self.can_split = task.has_token_scores() and not any(e.depends_on_length() for e in _encodings(model))
         self.pace = Pace(0, self.total_slots)
 
     @property
@@ -313,16 +258,44 @@ class _Work:
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
         """Return the score of each example from one forward pass, for a task with prefixes at every length: [b] or [b, n]."""
         task, scores = self.task, []
-        method = "curve" if isinstance(task, PrefixTask) else "score"
+        self.by_position = PositionMeans()
+        method = "curve" if isinstance(task, PrefixTask) else "token_scores" if task.has_token_scores() else "score"
         for rows, batch in self.batches(examples, length):
-            positions = {} if all_positions is None else {"positions": all_positions[rows].to(self.device)}
-            logits = self.model(batch.inputs, **positions)
-            part = required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
-            if not bool(part.isfinite().all()):
-                from_nan = ~logits.isfinite().flatten(1).all(1)
-                require_own_scores_finite(part, from_nan, method, task, length)
-            scores.append(part.cpu())
+            positions = None if all_positions is None else all_positions[rows].to(self.device)
+            parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
+            for logits, piece in self.forward_parts(batch, positions):
+                values = required_scores(getattr(task, method)(logits, piece), method, task, piece.targets.shape)
+                if not bool(values.isfinite().all()):
+                    from_nan |= ~logits.isfinite().flatten(1).all(1)
+                parts.append(values)
+            values = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+            if method == "token_scores":
+                self.by_position.add(values, batch.scored)
+                values = mean_over_scored(values.double(), batch)
+            if not bool(values.isfinite().all()):
+                require_own_scores_finite(values, from_nan, method, task, length)
+            scores.append(values.cpu())
         return torch.cat(scores).double()
+
+    def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long examples."""
+        slots = batch.inputs.shape[1]
+        if slots <= self.batch_tokens or not self.can_split:
+            yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch
+            return
+        model: Any = self.model
+        cache = model.new_cache(capacity=slots)
+        for start in range(0, slots, self.batch_tokens):
+            self.check_stop()
+            part = slice(start, start + self.batch_tokens)
+            own_positions = {} if positions is None else {"positions": positions[:, part]}
+            inputs, targets, scored = (x[:, part] for x in (batch.inputs, batch.targets, batch.scored))
+            yield model(inputs, cache=cache, **own_positions), Batch(inputs, targets, scored)
+
+    def position_details(self) -> dict[str, Any]:
+        """Return the mean scores by position for `Score.details`, if the last examples were scored at more than one place."""
+        rows = self.by_position.rows()
+        return {"by_position": rows} if len(rows) > 1 else {}
 
     def score_answers(self, task: SequenceTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
         """Return the score of each example from the model's generated answer, and details of the answers."""
@@ -335,35 +308,6 @@ class _Work:
         if not isinstance(graded, GradedAnswers):
             raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)
         has_nan = torch.cat(nan_masks)
-        scores = required_scores(graded.scores, "grade", task, len(examples))
+        scores = required_scores(graded.scores, "grade", task, examples.targets.shape)
         require_own_scores_finite(scores, has_nan, "grade", task, length)
         return scores.masked_fill(has_nan, math.nan), answer_details(task, generated, examples, graded)
-
-
-def _prompt_length(config: EvaluationConfig) -> int:
-    """Return the length of the sequences whose prefixes are scored."""
-    return config.prompt or max(config.lengths)
-
-
-def _num_examples(task: Task, config: EvaluationConfig, length: int) -> int:
-    count = task.num_examples(config.tokens, length) if task.per_token else config.examples
-    available = task.available(length, "test")
-    return count if available is None else min(count, available)
-
-
-def _check(task: Task, encodings: Iterable[Any], scheme: PositionScheme, lengths: Iterable[int], decode: bool) -> None:
-    encodings = list(encodings)
-    if decode:
-        decodable(task, scheme)
-    baselines_of(task)  # raises an error now for a baseline that cannot be computed
-    for length in lengths:
-        task.check_length(length, "test")
-        scheme.require(task.tokens(length), training=False)
-        num_positions = scheme.checked_num_positions(task.tokens(length), training=False)
-        for encoding in encodings:
-            if encoding.max_length is not None and num_positions > encoding.max_length:
-                with_scheme = "" if num_positions == task.tokens(length) else f" with {type(scheme).__name__}"
-                raise ConfigError(
-                    f"length {length} {task.unit} needs {num_positions} positions{with_scheme}, but {type(encoding).__name__} has "
-                    f"{encoding.max_length}; give it a larger max_length, or leave this length out"
-                )

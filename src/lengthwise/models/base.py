@@ -33,8 +33,11 @@ class Model(nn.Module, ABC):
         """The names of the backends that have mixed the tokens so far."""
 
     @abstractmethod
-    def new_cache(self) -> Any:
-        """Return an empty cache for `forward(cache=)`, for one text or one batch of texts."""
+    def new_cache(self, capacity: int = 0) -> Any:
+        """Return an empty cache for `forward(cache=)`, for one text or one batch of texts.
+
+        `capacity`: the expected number of tokens. It saves memory, because a cache without room for more tokens is copied.
+        """
 
     def embed_inputs(self, inputs: Tensor) -> Tensor:
         """Return the vectors [b, t, d_model] of the inputs, before scaling and position encoding."""

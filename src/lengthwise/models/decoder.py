@@ -171,8 +171,8 @@ class Decoder(Model):
     def backends_used(self) -> set[str]:
         return set(vars(self._backends_used))
 
-    def new_cache(self) -> KVCache:
-        return KVCache(self.config.num_layers)
+    def new_cache(self, capacity: int = 0) -> KVCache:
+        return KVCache(self.config.num_layers, capacity)
 
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))

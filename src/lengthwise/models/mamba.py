@@ -158,7 +158,7 @@ class Mamba(Model):
     def backends_used(self) -> set[str]:
         return {"scan"}
 
-    def new_cache(self) -> MambaCache:
+    def new_cache(self, capacity: int = 0) -> MambaCache:
         return MambaCache(self.config.num_layers)
 
     def forward(

@@ -64,6 +64,7 @@ DETAILS = record(
         "kept": each(_ANSWER),
         "broken": each(_ANSWER),
         "groups": each(number),
+        "by_position": each(record({"first": COUNT, "last": COUNT, "mean": number, "n": SIZE}, closed=True)),
         "baselines": each(record({"name": name, "score": number, "floor": flag}, closed=True)),
     },
 )

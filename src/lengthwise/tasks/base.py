@@ -184,6 +184,19 @@ class Task(ABC):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         """Return one float64 score per example, in the task's `metric`."""
 
+    def token_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
+        """Return the score of every target, float64, if `score` is its mean over the scored targets.
+
+        A task that has this method can be evaluated on examples that are too long for one forward pass, part by part, and its
+        scores are also stored by position.
+        """
+        raise NotImplementedError(f"the score of {type(self).__name__} is not a mean over targets")
+
+    @classmethod
+    def has_token_scores(cls) -> bool:
+        """Return whether the task defines `token_scores`."""
+        return cls.token_scores is not Task.token_scores
+
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """Return a mask of the scored slots that predict the answer itself, without the steps of a scratchpad."""
         return batch.scored
@@ -256,11 +269,20 @@ class PrefixTask(Task):
         return True
 
 
+def nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
+    """Return the cross-entropy of each target in nats, float64."""
+    values = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
+    return values.view(batch.targets.shape).double()
+
+
+def mean_over_scored(values: Float[Tensor, "b t"], batch: Batch) -> Float[Tensor, " b"]:
+    """Return the mean over the scored targets of each example."""
+    return (values * batch.scored).sum(1) / batch.scored.sum(1)
+
+
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
     """Return the cross-entropy of each example in nats per scored token; the mean is taken in float64."""
-    nats = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
-    nats = nats.view(batch.targets.shape).double() * batch.scored
-    return nats.sum(1) / batch.scored.sum(1)
+    return mean_over_scored(nats(logits, batch), batch)
 
 
 def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:

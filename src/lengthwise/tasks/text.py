@@ -12,7 +12,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError, settings_of
 from lengthwise.corpora import in_memory
 from lengthwise.metrics import CROSS_ENTROPY
-from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats
+from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, nats
 from lengthwise.tasks.text_data import Documents, identity, open_text, unit_of
 
 NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines and their order
@@ -183,6 +183,9 @@ class Text(Task):
         if self.targets:
             return 1
         return (max(self.chunk, length) - length) // (self.stride or length) + 1
+
+    def token_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
+        return nats(logits, batch)
 
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         return mean_nats(logits, batch)
