@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lengthwise.cli import main
 from lengthwise.cli.progress import Lines
 from lengthwise.config import EvaluationConfig, TrainingConfig
 from lengthwise.studies import Study, grid
@@ -57,3 +58,18 @@ def test_the_counter_of_ended_runs_repeats_and_skips_no_number(capsys: pytest.Ca
     assert numbers(3, *started, 6, "done 0", 6, "done 1", 6, "done 2") == ["4", "5", "6"]
     assert numbers(3, *started, "done 0", "done 1", 5, "done 2") == ["4", "5", "6"]
     assert numbers(0, *started, 1, "done 0", 4, "done 1", 6, "done 2") == ["1", "3", "6"], "another call has three runs"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["--set", "seeds"], "--set must be NAME=VALUE, got 'seeds'"),
+        (["--set", "=3"], "--set must be NAME=VALUE, got '=3'"),
+        (["--set", "seeds=1", "--set", "seeds=2"], "--set seeds is given twice; give it once"),
+        (["--set", "seeds=2"], "has no options, because its `study` is not a function; omit seeds"),
+    ],
+)
+def test_settings_that_no_study_has(settings: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Path(__file__).parents[2] / "studies" / "quickstart.py"
+    assert main(["run", str(study), *settings]) == 2
+    assert says in capsys.readouterr().err

@@ -86,3 +86,65 @@ def test_paths_that_are_no_study(tmp_path: Path, study_file: Callable[..., Path]
         load("a\0b.py")
     with pytest.raises(StudyError, match=r"there is no file ~nobody-has-this-name/a\.py"):
         load("~nobody-has-this-name/a.py")
+
+
+OPTIONS = """
+from lengthwise.config import EvaluationConfig, TrainingConfig
+from lengthwise.studies import Study, grid
+
+
+def study(seeds: int = 1, task: str = "copy", rate: float = 1e-3, note: str | None = None) -> Study:
+    if task == "broken":
+        raise RuntimeError("no such thing")
+    training = TrainingConfig(train_length=4, steps=2, learning_rate=rate)
+    return Study(
+        name="optional", question=note or "?", runs=grid(["nope"], [task], seeds, training=training),
+        evaluation=EvaluationConfig(lengths=(4,)),
+    )
+"""
+
+
+@pytest.fixture
+def optional(tmp_path: Path) -> Path:
+    path = tmp_path / "optional_study.py"
+    path.write_text(OPTIONS)
+    return path
+
+
+def test_a_function_takes_options(optional: Path) -> None:
+    assert len(load(optional).runs) == 1
+    assert load(optional).command == f"lengthwise run {optional}"
+    study = load(optional, {"seeds": "3", "task": "reverse", "rate": "2", "note": "12"})
+    assert len(study.runs) == 3
+    assert {run.task.name for run in study.runs} == {"Reverse"}
+    assert study.runs[0].training.learning_rate == 2.0
+    assert study.question == "12", "a text that looks like a number"
+    assert study.command == f"lengthwise run {optional} --set seeds=3 --set task=reverse --set rate=2 --set note=12"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seed": "3"}, "has no option 'seed'; did you mean 'seeds'?; its options are: seeds, task, rate, note"),
+        ({"seeds": "many"}, "seeds must be int, got 'many' (str)"),
+        ({"seeds": "1.5"}, "seeds must be int, got"),
+        ({"task": "copi"}, "there is no task 'copi'; did you mean 'Copy'?"),
+        ({"task": "broken"}, "optional_study.py, line 8: RuntimeError: no such thing"),
+    ],
+)
+def test_options_that_cannot_be(optional: Path, options: dict[str, str], says: str) -> None:
+    with pytest.raises(StudyError) as error:
+        load(optional, options)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_options_of_a_study_without_any(study_file: Callable[..., Path]) -> None:
+    with pytest.raises(StudyError, match=r"has no options, because its `study` is not a function; omit seeds"):
+        load(study_file(), {"seeds": "3"})
+
+
+def test_parameters_without_a_default(optional: Path) -> None:
+    optional.write_text(OPTIONS.replace("seeds: int = 1", "seeds: int"))
+    with pytest.raises(StudyError, match=r"every parameter of `study` needs a name and a default, got seeds: int"):
+        load(optional)

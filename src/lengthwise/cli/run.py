@@ -1,18 +1,24 @@
 """`lengthwise run`: execute a study with progress display, then write the report."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import print_table
+from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
     from lengthwise.studies import Study
 
+Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)]
 
-def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
+
+def command(study: str, /, *, settings: Settings = (), execution: Execution = DEFAULT_EXECUTION) -> int:
     """Train and evaluate the runs of a study file, then write the report of this study.
 
     `lengthwise report` writes one of all studies in the results folder.
@@ -23,11 +29,25 @@ def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
     Example: lengthwise run studies/quickstart.py --workers 2
 
     Args:
-        study: A Python file that defines a variable named `study`.
+        study: A Python file that defines a variable or a function named `study`.
+        settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """
     from lengthwise.studies import load
 
-    return run_study(load(study), execution)
+    return run_study(load(study, study_options(settings)), execution)
+
+
+def study_options(settings: Sequence[str]) -> dict[str, str]:
+    """Return the options of `--set NAME=VALUE`, by name. Raise `ConfigError` for anything else."""
+    options: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"--set must be NAME=VALUE, got {setting[:40]!r}; write for example --set seeds=5")
+        if name in options:
+            raise ConfigError(f"--set {name} is given twice; give it once")
+        options[name] = value
+    return options
 
 
 def run_study(study: "Study", execution: Execution) -> int:

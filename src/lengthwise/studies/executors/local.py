@@ -19,7 +19,7 @@ from lengthwise.plugins import load_plugins
 from lengthwise.store import Store, StoreWarning, open_store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor, WorkerError
-from lengthwise.studies.loading import load
+from lengthwise.studies.loading import load_module
 from lengthwise.studies.worker import Spec, Worker, debugging, error_line, require_same_keys
 from lengthwise.training.numerics import use_process
 
@@ -198,7 +198,7 @@ def main(pipe: Connection, spec: Spec) -> None:
         warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows and prints the warning
         load_plugins(spec.plugins)
         if spec.source is not None:
-            load(spec.source)
+            load_module(spec.source)
         runs: dict[str, Run] = pickle.loads(spec.runs)
         require_same_keys(runs)
         with open_store(spec.store, create=False) as store:
