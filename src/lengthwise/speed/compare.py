@@ -65,13 +65,12 @@ def compare(before: Results, after: Results) -> Comparison:
         return Comparison((), (f"Nothing is compared, because the questions differ: {different}.",))
     pairs = list(_pairs(before, after))
     samples = [(before.ratios(a, kind), after.ratios(b, kind)) for a, b in pairs for kind in KINDS]
-    p_values = holm([p_value(*sample) for sample in samples])
+    corrected = holm(p_values(samples))
     changes = []
-    for (cell, kind), (old, new), p in zip(((a, k) for a, _ in pairs for k in KINDS), samples, p_values, strict=True):
-        medians = median_ratio(old), median_ratio(new)
-        assert medians[0] is not None and medians[1] is not None
-        change = medians[1].median / medians[0].median - 1
-        changes.append(Change(cell.encoding, cell.length, kind, *medians, change, p))
+    for (cell, kind), (old, new), p in zip(((a, k) for a, _ in pairs for k in KINDS), samples, corrected, strict=True):
+        a, b = median_ratio(old), median_ratio(new)
+        assert a is not None and b is not None  # `_pairs` yields only cells with times
+        changes.append(Change(cell.encoding, cell.length, kind, a, b, b.median / a.median - 1, p))
     return Comparison(tuple(changes), tuple(_notes(before, after, samples)))
 
 
@@ -79,43 +78,54 @@ def _pairs(before: Results, after: Results) -> Iterator[tuple[Cell, Cell]]:
     """Yield the cells of encodings with the same settings at the same length that have times in both measurements."""
     for cell in before.cells:
         other = after.cell(cell.encoding, cell.length)
-        if cell.encoding != BASELINE and other is not None and cell.forward and other.forward:
-            if settings(cell) == settings(other):
-                yield cell, other
+        if cell.encoding == BASELINE or other is None or not cell.forward or not other.forward:
+            continue
+        if settings(cell) == settings(other):
+            yield cell, other
 
 
-def settings(cell: Cell) -> Any:
-    """Return the settings of an encoding, without the version of its class: a changed class is what is to be compared."""
-    return _without_version(cell.settings)
+def settings(cell: Cell) -> list[dict[str, Any]]:
+    """Return the settings of the encoding in each layer of its pattern.
 
-
-def _without_version(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_version(v) for name, v in value.items() if name != "class"}
-    return [_without_version(v) for v in value] if isinstance(value, list) else value
-
-
-def p_value(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the two-sided p-value of the test of Mann and Whitney: exact, or asymptotic for very many rounds.
-
-    >>> p_value([1.0, 1.1, 1.2], [2.0, 2.1, 2.2])
-    0.1
+    The version of its class is left out, because a changed class is what is to be compared.
     """
-    from scipy.stats import mannwhitneyu  # imported here because it takes a second
+    others = cell.settings.get("remaining_layers")
+    layers = [cell.settings, *(others if isinstance(others, (list, tuple)) else ())]
+    skipped = ("class", "remaining_layers")
+    return [{k: v for k, v in layer.items() if k not in skipped} for layer in layers if isinstance(layer, Mapping)]
 
-    method = "exact" if len(a) * len(b) <= MAX_EXACT else "asymptotic"
-    return min(1.0, float(mannwhitneyu(a, b, alternative="two-sided", method=method).pvalue))
+
+def p_values(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
+    """Return the two-sided p-values of the test of Mann and Whitney: exact, or asymptotic for very many rounds.
+
+    >>> p_values([([1.0, 1.1, 1.2], [2.0, 2.1, 2.2])])
+    [0.1]
+    """
+    import numpy as np
+    from scipy.stats import mannwhitneyu  # type: ignore[import-untyped] # imported here because it takes a second
+
+    result = [1.0] * len(samples)
+    by_size: dict[tuple[int, int], list[int]] = {}
+    for n, (a, b) in enumerate(samples):
+        by_size.setdefault((len(a), len(b)), []).append(n)
+    for (size_a, size_b), numbers in by_size.items():  # samples of equal sizes together, which is much faster
+        both = (np.array([samples[n][side] for n in numbers]) for side in (0, 1))
+        method = "exact" if size_a * size_b <= MAX_EXACT else "asymptotic"
+        found = mannwhitneyu(*both, alternative="two-sided", method=method, axis=1).pvalue
+        for n, p in zip(numbers, found, strict=True):
+            result[n] = min(1.0, float(p))
+    return result
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(values: Sequence[float]) -> list[float]:
     """Return the p-values corrected by the method of Holm 1979, in the same order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    corrected, largest = [0.0] * len(p_values), 0.0
-    for rank, n in enumerate(sorted(range(len(p_values)), key=lambda n: p_values[n])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[n]))
+    corrected, largest = [0.0] * len(values), 0.0
+    for rank, n in enumerate(sorted(range(len(values)), key=lambda n: values[n])):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[n]))
         corrected[n] = largest
     return corrected
 

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -166,9 +167,8 @@ class Measurement:
                     part.build(number)
                 for number in range(-q.warmup, q.rounds):
                     name = "warm-up" if number < 0 else f"round {number + 1} of {q.rounds}"
-                    part.measure_round(
-                        number, self.clock, lambda text=f"length {length:,}: {name}": advance(text), store=number >= 0
-                    )
+                    begin = partial(advance, f"length {length:,}: {name}")
+                    part.measure_round(number, self.clock, begin, store=number >= 0)
                 part.subjects.clear()  # frees memory for the next length
         self._finished = True
         return self.results()
@@ -196,5 +196,3 @@ def _without_folders(word: str) -> str:
     option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
     path = Path(value).expanduser()
     return f"{option}{equals}{path.name}" if path.is_absolute() else word
-
-

@@ -40,8 +40,10 @@ class EncodingPlan:
 def encoding_plans(texts: Sequence[str]) -> list[EncodingPlan]:
     """Return the plans of the named encodings (all, if none is named), NoPE first, each once. Raise `ConfigError`."""
     names = ["nope", *(texts or [make.__name__ for make in ENCODINGS])]
-    plans = [EncodingPlan(text, *encoding(text)) for text in names]
-    return list({(plan.choice, plan.share): plan for plan in reversed(plans)}.values())[::-1]
+    plans: dict[tuple[Choice, bool | None], EncodingPlan] = {}
+    for plan in (EncodingPlan(text, *encoding(text)) for text in names):
+        plans.setdefault((plan.choice, plan.share), plan)
+    return list(plans.values())
 
 
 class Subject:
@@ -105,5 +107,3 @@ def order(count: int, seed: int, length: int, number: int) -> list[int]:
     numbers = list(range(count))
     random.Random(f"{seed} {length} {number}").shuffle(numbers)
     return numbers
-
-

@@ -72,7 +72,9 @@ class Question(Config):
         self.require_between(0, MAX_ROUNDS, "warmup")
         self.require_between(1, MAX_TOKENS, "batch_tokens")
         if not self.lengths or len(self.lengths) > MAX_LENGTHS or not 1 <= min(self.lengths) <= max(self.lengths):
-            raise ConfigError(f"lengths must be 1 to {MAX_LENGTHS} numbers of at least 1, got {list(self.lengths)[:70]}")
+            raise ConfigError(
+                f"lengths must be 1 to {MAX_LENGTHS} numbers of at least 1, got {list(self.lengths)[:70]}"
+            )
         if max(self.lengths) > MAX_TOKENS:
             raise ConfigError(f"lengths must be at most {MAX_TOKENS:,}, got {max(self.lengths):,}")
         if len(set(self.lengths)) < len(self.lengths):

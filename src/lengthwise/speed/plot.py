@@ -9,11 +9,11 @@ from lengthwise.report.charts.lines import Columns, Line, Range, line_chart
 from lengthwise.report.charts.pictures import Panel, page, picture
 from lengthwise.report.palette import looks
 from lengthwise.speed.results import KIND_NAMES, KINDS, Kind, Results
-from lengthwise.speed.summary import Ratio, ratio_of
+from lengthwise.speed.summary import Ratio, interval_rank, ratio_of
 
 PADDING = 0.3  # space left and right of the outer lengths, in octaves
 MANY_LINES, HEIGHT, ROW = 12, 300, 16  # pixels
-REACH = 4.0  # the axis ends at most at this multiple of the upper quartile; arrows mark what is above
+REACH = 4.0  # the axis ends at most at this multiple of the median; arrows mark what is above
 
 
 def file_content(results: Results, suffix: str) -> bytes:
@@ -64,8 +64,7 @@ def _range(lines: Sequence[Line]) -> Range:
     means = sorted(mean for line in lines for mean in line.means)
     if not means:
         return Range("all", 0.0, 2.0)
-    upper = means[(3 * len(means)) // 4]
-    limit = min(means[-1], REACH * upper)
+    limit = min(means[-1], REACH * means[len(means) // 2])
     scores = [score for line in lines for score in line.scores if score is not None and score.mean <= limit]
     low = min((score.low for score in scores), default=means[0])
     high = max(limit, min(max(score.high for score in scores), 1.3 * limit))
@@ -89,11 +88,15 @@ def machine_line(results: Results) -> str:
 def explanation(results: Results) -> str:
     """Return what was measured, and what the intervals are."""
     q = results.question
-    finished = "" if results.complete else " The measurement was stopped early; unfinished rounds are not counted."
+    counts = sorted({len(cell.forward) for cell in results.cells} - {0})
+    rounds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}" if counts else "0"
+    few = not counts or interval_rank(counts[0]) == 0
+    interval = "; an interval needs at least 6 rounds" if few else ", with a 95 % interval by order statistics"
+    stopped = "" if results.complete else " The measurement was stopped early, and unfinished rounds are not counted."
     return (
         f"Model: d_model {q.d_model}, {q.num_layers} layers, {q.num_heads} heads, byte vocabulary, {q.dtype}; about "
-        f"{q.batch_tokens:,} tokens per batch. Each number is the median of {q.rounds} rounds of the time divided by that of NoPE "
-        f"in the same round, with a 95 % interval by order statistics.{finished}"
+        f"{q.batch_tokens:,} tokens per batch. Each ratio is the median of {rounds} rounds of the time divided by that of NoPE "
+        f"in the same round{interval}.{stopped}"
     )
 
 

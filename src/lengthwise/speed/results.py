@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -14,6 +15,8 @@ from lengthwise.speed.plan import Question
 FORMAT = 1
 MAX_BYTES = 64 << 20
 MAX_CELLS = 10_000
+MAX_DEPTH = 20  # of objects and lists in each other
+MAX_WORD = 1_000  # characters of a text about the machine
 MAX_TEXT = 20_000  # characters; enough for the label of a model with 1,000 different layers
 BASELINE = "NoPE"
 
@@ -78,6 +81,15 @@ class Origin(Config):
     commit: str | None = None
     uncommitted_changes: bool | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_between(1, 2**20, "cores")
+        words = (self.date, self.device, self.platform, self.python, self.matmul_library, self.commit or "")
+        if len(self.versions) > 100 or max(map(len, (*words, *self.versions, *self.versions.values()))) > MAX_WORD:
+            raise ConfigError(
+                f"the texts of origin must have at most {MAX_WORD:,} characters, and versions 100 entries"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Results(Config):
@@ -92,8 +104,10 @@ class Results(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format != FORMAT:
-            raise ConfigError(f"format must be {FORMAT}, got {self.format}; measure again with this version of lengthwise")
-        by_key = {(cell.encoding, cell.length): cell for cell in self.cells}
+            raise ConfigError(
+                f"format must be {FORMAT}, got {self.format}; measure again with this version of lengthwise"
+            )
+        by_key = self._by_key
         if len(by_key) < len(self.cells) or len(self.cells) > MAX_CELLS:
             raise ConfigError(f"cells must be at most {MAX_CELLS:,} and differ in encoding or length")
         for cell in self.cells:
@@ -118,8 +132,12 @@ class Results(Config):
         """The lengths that have a cell."""
         return list(dict.fromkeys(cell.length for cell in self.cells))
 
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, int], Cell]:
+        return {(cell.encoding, cell.length): cell for cell in self.cells}
+
     def cell(self, encoding: str, length: int) -> Cell | None:
-        return next((c for c in self.cells if (c.encoding, c.length) == (encoding, length)), None)
+        return self._by_key.get((encoding, length))
 
     def ratios(self, cell: Cell, kind: Kind) -> list[float]:
         """Return the time of each round divided by that of NoPE in the same round."""
@@ -148,11 +166,14 @@ def read(path: Path) -> Results:
         content = regular_file.read(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{path} cannot be read: {reason}; name a file that lengthwise bench --output wrote") from None
+        raise ConfigError(
+            f"{path} cannot be read: {reason}; name a file that lengthwise bench --output wrote"
+        ) from None
     try:
         data = json.loads(content.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
         if not isinstance(data, dict):
             raise ConfigError("the content must be an object")
+        _require_flat(data)
         return Results.from_data(data)
     except RecursionError:
         reason = "it is nested too deeply"
@@ -162,6 +183,14 @@ def read(path: Path) -> Results:
         reason = f"it is not JSON ({error})"
     reason = reason if len(reason) <= 400 else f"{reason[:400]} ..."
     raise ConfigError(f"{path} is not a file of lengthwise bench: {reason}") from None
+
+
+def _require_flat(data: Any) -> None:
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        level = [v for x in level if isinstance(x, (dict, list)) for v in (x.values() if isinstance(x, dict) else x)]
+    if level:
+        raise ConfigError(f"objects and lists may be at most {MAX_DEPTH} deep")
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -44,8 +44,8 @@ def median_ratio(ratios: Sequence[float]) -> Ratio | None:
     if not ratios:
         return None
     ordered, rank = sorted(ratios), interval_rank(len(ratios))
-    ends = (ordered[rank - 1], ordered[-rank]) if rank else (None, None)
-    return Ratio(statistics.median(ordered), *ends, len(ordered))
+    low, high = (ordered[rank - 1], ordered[-rank]) if rank else (None, None)
+    return Ratio(statistics.median(ordered), low, high, len(ordered))
 
 
 def ratio_of(results: Results, cell: Cell, kind: Kind) -> Ratio | None:

@@ -195,5 +195,3 @@ def _plot_file(text: str) -> Path:
         near = near_miss(suffix, PICTURES) if suffix else ""
         raise ConfigError(f"--plot must end in .svg, .png, .pdf or .html, got {text[:80]!r}{near}; name such a file")
     return output_file(text, PICTURES[suffix], "--plot")
-
-

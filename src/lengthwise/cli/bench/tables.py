@@ -101,7 +101,8 @@ def comparison_parts(comparison: Comparison, names: Sequence[str]) -> Iterator["
         rows = [_change_row(change) for change in claimed]
         yield FittedTable(heads, rows, left=("encoding", ""), drop=("p", "A", "B"))
         yield ""
-    yield one_line(f"A: {names[0]}, B: {names[1]}. {summary(comparison)}")
+    yield summary(comparison)
+    yield from note_lines([one_line(f"{letter}: {name}") for letter, name in zip("AB", names, strict=True)])
     notes = [*comparison.notes]
     if comparison.changes:
         notes.append(
