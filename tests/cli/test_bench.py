@@ -13,6 +13,7 @@ from rich.console import Console
 
 from lengthwise.cli.bench import tables
 from lengthwise.speed import measure
+from lengthwise.speed.plot import seconds_text
 from lengthwise.speed.results import as_text, read
 from tests.speed.measurements import results
 
@@ -242,5 +243,5 @@ def test_a_narrow_terminal_loses_columns_and_no_digits() -> None:
 
 
 def test_times_have_three_digits() -> None:
-    texts = [tables.seconds_text(s) for s in (1.2e-5, 2.34e-3, 0.01234, 0.1, 0.9999, 1.234, 12.3, 1234.0)]
+    texts = [seconds_text(s) for s in (1.2e-5, 2.34e-3, 0.01234, 0.1, 0.9999, 1.234, 12.3, 1234.0)]
     assert texts == ["0.012 ms", "2.34 ms", "12.3 ms", "100 ms", "1,000 ms", "1.23 s", "12.3 s", "1,234 s"]

@@ -2,13 +2,14 @@
 
 import html
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 
 from lengthwise.analysis.intervals import Interval
 from lengthwise.report.charts.lines import Columns, Line, Range, line_chart
 from lengthwise.report.charts.pictures import Panel, page, picture
 from lengthwise.report.palette import looks
-from lengthwise.speed.results import KIND_NAMES, KINDS, Kind, Results
+from lengthwise.speed.results import BASELINE, KIND_NAMES, KINDS, Cell, Kind, Results
 from lengthwise.speed.summary import Ratio, interval_rank, ratio_of
 
 PADDING = 0.3  # space left and right of the outer lengths, in octaves
@@ -109,6 +110,21 @@ def ratio_text(ratio: Ratio | None) -> str:
     return f"{ratio.median:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
+def time_text(results: Results, cell: Cell, kind: Kind) -> str | None:
+    """Return the ratio of an encoding, or the median time of NoPE itself; None if it was not measured."""
+    ratio = ratio_of(results, cell, kind)
+    if ratio is None:
+        return None
+    return seconds_text(statistics.median(cell.times(kind))) if cell.encoding == BASELINE else ratio_text(ratio)
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time with three digits: `0.123 ms`, `12.3 ms`, `1.23 s`."""
+    value, unit = (seconds, "s") if seconds >= 1 else (seconds * 1e3, "ms")
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
+    return f"{value:,.{decimals}f} {unit}"
+
+
 def _table(results: Results, kind: Kind) -> str:
     """Return a table as HTML, with the reason where an encoding has no time."""
     heads = "".join(f'<th scope="col">{length:,}</th>' for length in results.lengths)
@@ -118,9 +134,8 @@ def _table(results: Results, kind: Kind) -> str:
         for length in results.lengths:
             cell = results.cell(label, length)
             reason = "not measured" if cell is None else cell.refusal
-            ratio = None if cell is None else ratio_of(results, cell, kind)
-            text = ratio_text(ratio) if ratio is not None or reason is None else f"<small>{html.escape(reason)}</small>"
-            cells.append(f"<td>{text}</td>")
+            text = None if cell is None else time_text(results, cell, kind)
+            cells.append(f"<td>{text or '<small>' + html.escape(reason or '') + '</small>'}</td>")
         rows.append(f'<tr><th scope="row">{html.escape(label)}</th>{"".join(cells)}</tr>')
     caption = f"Time of a {KIND_NAMES[kind]} relative to NoPE, by tokens per sequence"
     head = f'<thead><tr><th scope="col">encoding</th>{heads}</tr></thead>'

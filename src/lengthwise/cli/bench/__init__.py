@@ -150,7 +150,7 @@ def _save(results: "Results", output: Path | None, plot: Path | None) -> None:
     from lengthwise.speed.results import as_text
 
     if output is not None:
-        cache_folder.write(output, as_text(results).encode("utf-8", "backslashreplace"))
+        cache_folder.write(output, as_text(results).encode())
     if plot is not None:
         from lengthwise.speed.plot import file_content
 

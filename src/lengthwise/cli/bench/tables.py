@@ -1,15 +1,13 @@
 """The tables of `lengthwise bench`, and of its comparison of two files."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.inspect.tables import FittedTable, note_lines, title_line
 from lengthwise.cli.printing import one_line
 from lengthwise.speed.compare import LEVEL, SMALLEST_CHANGE, Change, Comparison
-from lengthwise.speed.plot import explanation, machine_line, ratio_text
+from lengthwise.speed.plot import explanation, machine_line, ratio_text, time_text
 from lengthwise.speed.results import BASELINE, KIND_NAMES, KINDS, Cell, Kind, Results
-from lengthwise.speed.summary import ratio_of
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
@@ -65,12 +63,8 @@ def _table(results: Results, text_of: Any) -> FittedTable:
 
 
 def _time_text(results: Results, cell: Cell, kind: Kind, reasons: Reasons) -> str:
-    ratio = ratio_of(results, cell, kind)
-    if ratio is None:
-        return reasons.mark(cell, cell.refusal or "not measured")
-    if cell.encoding == BASELINE:
-        return seconds_text(statistics.median(cell.times(kind)))
-    return ratio_text(ratio)
+    text = time_text(results, cell, kind)
+    return reasons.mark(cell, cell.refusal or "not measured") if text is None else text
 
 
 def _memory_text(results: Results, cell: Cell, reasons: Reasons) -> str:
@@ -81,13 +75,6 @@ def _memory_text(results: Results, cell: Cell, reasons: Reasons) -> str:
     if cell.encoding == BASELINE or baseline is None or not baseline.memory_bytes:
         return size
     return f"{size} ({cell.memory_bytes / baseline.memory_bytes:.2f})"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a time with three digits: `0.123 ms`, `12.3 ms`, `1.23 s`."""
-    value, unit = (seconds, "s") if seconds >= 1 else (seconds * 1e3, "ms")
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
-    return f"{value:,.{decimals}f} {unit}"
 
 
 # ---- comparison ---------------------------------------------------------------------------------------------------
