@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import random
 from itertools import permutations
 
 import pytest
@@ -31,6 +32,15 @@ def test_a_small_change_is_not_claimed_however_certain_it_is() -> None:
     """Processes differ by a few percent, which many rounds do not average out."""
     comparison = compare(results(1, rounds=90), results(2, rounds=90, factor={"FIRE": 1.03}))
     assert min(c.p for c in comparison.changes if c.encoding == "FIRE") < 0.001
+    assert comparison.claimed == []
+
+
+def test_a_large_change_is_not_claimed_if_the_rounds_are_too_noisy() -> None:
+    def noise(chance: random.Random) -> float:
+        return chance.lognormvariate(0.0, 1.0)
+
+    comparison = compare(results(1, noise=noise), results(2, noise=noise))
+    assert max(abs(c.change) for c in comparison.changes) > 0.3
     assert comparison.claimed == []
 
 

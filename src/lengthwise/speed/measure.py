@@ -23,6 +23,7 @@ from lengthwise.speed.results import BASELINE, Cell, Origin, Results
 from lengthwise.studies.provenance import facts
 from lengthwise.training.numerics import reproducible, torch_threads
 
+MEMORY_PARTS = 4  # the duration of one measurement of memory, in steps of training with the forward pass
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
 
 
@@ -146,13 +147,14 @@ class Measurement:
     def run(self, show: Show = lambda text, done, total: None) -> Results:
         """Measure everything and return the results. After a `KeyboardInterrupt`, `results` has the finished rounds."""
         q = self.question
-        parts = int(q.memory) + 1 + q.warmup + q.rounds  # of each encoding at each length
+        of_memory = MEMORY_PARTS if q.memory else 0
+        parts = of_memory + 1 + q.warmup + q.rounds  # of each encoding at each length
         total, done = parts * len(self.plans) * len(q.lengths), 0
 
-        def advance(text: str) -> None:
+        def advance(text: str, parts: int = 1) -> None:
             nonlocal done
             show(text, done, total)
-            done += 1
+            done += parts
 
         device = torch.device(q.device)
         with torch_threads(q.threads), reproducible(device):
@@ -160,7 +162,7 @@ class Measurement:
                 part = _Length(q, self.plans, length)
                 self._lengths.append(part)
                 for number, plan in enumerate(self.plans if q.memory else ()):
-                    advance(f"length {length:,}: memory of {plan.label}")
+                    advance(f"length {length:,}: memory of {plan.label}", MEMORY_PARTS)
                     part.measure_memory(number)
                 for number, plan in enumerate(self.plans):
                     advance(f"length {length:,}: first step of {plan.label}")
