@@ -77,7 +77,7 @@ def command(
 
     A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding is
     measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show medians with 95 %
-    intervals. All encodings take about 20 minutes on one CPU core.
+    intervals. All encodings take about half an hour on one CPU core.
 
     Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --output a.json --plot a.svg;
     lengthwise bench --compare a.json b.json
