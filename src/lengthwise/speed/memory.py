@@ -2,7 +2,8 @@
 
 It is the highest memory during two training steps, minus the memory before the first: activations, gradients, AdamW's moments and
 scratch memory of kernels, but not the weights. On a CPU it is the resident memory of a fresh process (VmHWM and VmRSS of
-Linux). That process first trains on one short sequence, so that libraries and thread pools, which are loaded once, do not count.
+Linux). That process first trains on one short sequence, so that libraries and thread pools, which are loaded once, do not count. It
+returns every freed tensor to the system; otherwise the figure would depend on what the C library keeps, and vary by a tenth.
 On CUDA it is the memory of tensors in PyTorch's allocator (`max_memory_allocated`).
 """
 
@@ -26,6 +27,7 @@ from lengthwise.training.numerics import reproducible, torch_threads
 
 STATUS = Path("/proc/self/status")
 RESET_PEAK = Path("/proc/self/clear_refs")
+MMAP_THRESHOLD, LARGE = -3, 1 << 16  # allocations from this size are returned to the system as soon as they are freed
 SHORT = 64  # tokens of the first step, which does not count
 JOIN_SECONDS = 30.0
 
@@ -113,6 +115,8 @@ def _child(pipe: Connection, text: str, question: Question, length: int, plugins
 
 
 def _resident_growth(plan: EncodingPlan, question: Question, length: int) -> int:
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
     _train_short(plan, question, length)
     subject = Subject(plan, question, length)
     gc.collect()
