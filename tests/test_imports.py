@@ -36,6 +36,7 @@ ORDER = [
     {"report"},
     {"probes.section"},
     {"studies"},
+    {"speed"},
     {"cli"},
     {"__main__"},
 ]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 CONFIDENCE = 0.95
 RESAMPLES = 1000
 
-Basis = Literal["seeds", "seeds and prompts", "examples", "none"]
+Basis = Literal["seeds", "seeds and prompts", "examples", "rounds", "none"]
 Method = Literal["seeds and prompts", "crossed", "published"]
 
 
@@ -21,8 +21,8 @@ class Interval:
     """A mean with its 95 % interval. `half_width`: before the ends are cut to `bounds`; NaN without an interval.
 
     `basis`: "seeds" (Student's t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (a single seed:
-    over its examples, normal or by bootstrap) or "none". `bootstrap`: the ends come from resampling, so they are only approximately
-    symmetric; `half_width` is half of their difference.
+    over its examples, normal or by bootstrap), "rounds" (of a measurement of time, by order statistics) or "none". `bootstrap`: the
+    ends come from resampling, so they are only approximately symmetric; `half_width` is half of their difference.
     """
 
     mean: float

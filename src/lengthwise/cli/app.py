@@ -31,6 +31,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "inspect",
     "lengths",
     "probe",
+    "bench",
     "drop",
     "pretrained",
 )

@@ -1,4 +1,4 @@
-"""The file of an option `--output`, checked before a command computes anything."""
+"""The file of an option such as `--output`, checked before a command computes anything."""
 
 import os
 from pathlib import Path
@@ -6,33 +6,39 @@ from pathlib import Path
 from lengthwise.config import ConfigError
 from lengthwise.values import require_no_address
 
-BEGINNINGS = {"HTML page": b"<!doctype html", "JSON file": b"{"}
+BEGINNINGS = {  # in small letters
+    "HTML page": b"<!doctype html",
+    "JSON file": b"{",
+    "SVG picture": b"<svg",
+    "PNG picture": b"\x89png",
+    "PDF file": b"%pdf",
+}
 
 
-def output_file(text: str, kind: str) -> Path:
+def output_file(text: str, kind: str, option: str = "--output") -> Path:
     """Return the path of the file that the option names. `kind`: what will be written, a key of `BEGINNINGS`.
 
     Raise `ConfigError` if the path is not that of a file in an existing folder, or if the file is anything but an older file of
     this kind, such as the results database.
     """
-    require_no_address("--output", text)
+    require_no_address(option, text)
     path = Path(text)
     if not text.strip():
-        raise ConfigError("--output is empty; name a file, or omit the option")
+        raise ConfigError(f"{option} is empty; name a file, or omit the option")
     if path.is_dir():
-        raise ConfigError(f"--output must be a file, got the folder {text!r}; name a file in it")
+        raise ConfigError(f"{option} must be a file, got the folder {text!r}; name a file in it")
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise ConfigError(f"--output {text}: there is no folder {path.parent}; create it, or name another file")
+        raise ConfigError(f"{option} {text}: there is no folder {path.parent}; create it, or name another file")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ConfigError(f"--output {text} is not writable; name another file")
+        raise ConfigError(f"{option} {text} is not writable; name another file")
     if path.exists() and not path.is_file():
-        raise ConfigError(f"--output {text} must be a regular file, but it is a pipe or a device; name another file")
+        raise ConfigError(f"{option} {text} must be a regular file, but it is a pipe or a device; name another file")
     if path.exists():
         with open(path, "rb") as file:
             beginning = file.read(100).lstrip().lower()
         if beginning and not beginning.startswith(BEGINNINGS[kind]):
             raise ConfigError(
-                f"--output {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
+                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
             )
     return path

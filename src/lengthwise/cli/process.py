@@ -147,7 +147,7 @@ def _run(arguments: list[str]) -> int:
 def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
     """Print in one line how to continue, and return the exit code."""
     counts = getattr(interrupt, "counts", None)
-    hint = "run the same command again to continue"
+    hint = getattr(interrupt, "hint", "run the same command again to continue")
     if counts is not None:
         hint = f"{counts['done']} of {sum(counts.values())} runs are done and all progress is saved; {hint}"
     print(f"\nlengthwise: stopped; {hint}", file=sys.stderr)

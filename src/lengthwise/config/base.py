@@ -65,7 +65,13 @@ class Config:
             else:
                 types = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
                 config = next((part for part in types if issubclass(part, Config)), None)
-                if config is not None and not isinstance(value, Config) and not (value is None and type(None) in types):
+                if config is not None and typing.get_origin(hint) is tuple:
+                    if not isinstance(value, (list, tuple)):
+                        raise ConfigError(f"{cls.__name__}.{name} must be a list of {config.__name__}, got {value!r}")
+                    value = tuple(v if isinstance(v, Config) else config.from_data(v) for v in value)
+                elif (
+                    config is not None and not isinstance(value, Config) and not (value is None and type(None) in types)
+                ):
                     value = config.from_data(value)
             values[name] = value
         try:

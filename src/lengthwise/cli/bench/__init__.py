@@ -1,0 +1,197 @@
+"""`lengthwise bench`: the time and memory of every encoding in a whole model, relative to NoPE, on this machine."""
+
+import inspect
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lengthwise import cache_folder
+from lengthwise.cli.derived_options import field_options, option, with_options
+from lengthwise.cli.options import Integer, NameList, field_texts, option_class, split_names, whole_numbers
+from lengthwise.cli.output_file import output_file
+from lengthwise.cli.printing import json_text, one_line, stdout
+from lengthwise.cli.progress_bar import progress
+from lengthwise.config import ConfigError
+from lengthwise.speed.plan import ACCELERATOR_SIZES, CPU_SIZES, Question, sizes_for
+from lengthwise.values import near_miss
+
+if TYPE_CHECKING:
+    from lengthwise.speed.results import Results
+
+PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file", ".html": "HTML page"}
+
+
+def _size_options() -> list[inspect.Parameter]:
+    """Return the options whose defaults depend on the device."""
+    types, texts = typing.get_type_hints(Question), field_texts(Question)
+    return [
+        option(
+            name,
+            types[name] | None,
+            f"{texts[name]} [default: {CPU_SIZES[name]} on a CPU, {ACCELERATOR_SIZES[name]} on other devices]",
+            None,
+        )
+        for name in CPU_SIZES
+    ]
+
+
+OPTIONS = [*_size_options(), *field_options(Question, ("rounds", "warmup", "seed", "backend"), {})]
+
+
+@option_class
+class BenchOptions:
+    """The options of the command that are not fields of the question, or have another form there."""
+
+    encodings: NameList = None
+    """The same names, comma-separated: rope,alibi,fire."""
+    lengths: str = "256,512,1024,2048"
+    """Tokens per sequence, comma-separated."""
+    device: str | None = None
+    """Device to run on: cpu, cuda, cuda:1, ... [default: cuda if this machine has a GPU that PyTorch can use, otherwise cpu]"""
+    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """CPU threads. With one thread on a CPU, times are CPU times, which other processes disturb little."""
+    memory: bool = True
+    """Measure the peak memory of a training step, too."""
+    output: str | None = None
+    """JSON file for the times of all rounds, which --compare reads. [default: nothing is saved]"""
+    plot: str | None = None
+    """Picture to write: a file whose name ends in .svg, .png, .pdf or .html. [default: none]"""
+    compare: Annotated[tuple[str, str] | None, Parameter(negative="")] = None
+    """Measure nothing, and compare two JSON files A and B: what changed from A to B beyond the noise?"""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+
+DEFAULTS = BenchOptions()
+
+
+@with_options(OPTIONS, before="options")
+def command(
+    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
+    options: BenchOptions = DEFAULTS,
+    **settings: Any,
+) -> int:
+    """Measure the forward pass and the training step of every encoding on this machine, relative to NoPE.
+
+    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding is
+    measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show medians with 95 %
+    intervals. All encodings take about half an hour on one CPU core.
+
+    Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --output a.json --plot a.svg;
+    lengthwise bench --compare a.json b.json
+
+    Args:
+        names: Encodings to measure, optionally with settings. NoPE is always measured. [default: all]
+    """
+    encodings = (*names, *split_names(options.encodings))
+    if options.compare is not None:
+        return _compare(options, encodings)
+    output = None if options.output is None else output_file(options.output, "JSON file")
+    plot = None if options.plot is None else _plot_file(options.plot)
+    if output is not None and plot is not None and output.absolute() == plot.absolute():
+        raise ConfigError(f"--output and --plot are the same file {options.output}; name two files")
+    lengths = tuple(dict.fromkeys(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024")))
+    measured = _measure(_question(encodings, lengths, options, settings))
+    results, interrupt = measured
+    if any(cell.forward for cell in results.cells):
+        _save(results, output, plot)
+        _print(results, options.json)
+    elif interrupt is None:
+        _print(results, options.json)
+    if interrupt is not None:
+        finished = max((len(cell.forward) for cell in results.cells), default=0)
+        saved = f" and saved in {one_line(output)}" if output is not None and finished else ""
+        hint = f"the finished rounds are printed{saved}; they cannot be continued"
+        interrupt.hint = hint if finished else "no round was finished"  # type: ignore[attr-defined]
+        raise interrupt
+    return 0
+
+
+def _question(
+    encodings: tuple[str, ...], lengths: tuple[int, ...], options: BenchOptions, settings: dict[str, Any]
+) -> Question:
+    """Return the question with the defaults of the device. Raise `ConfigError` for a device that cannot be used."""
+    import torch
+
+    from lengthwise.studies.execution import require_usable
+
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    require_usable(None, device, settings["backend"], options.threads)
+    sizes = sizes_for(device)
+    chosen = {name: sizes[name] if settings[name] is None else settings[name] for name in sizes}
+    return Question(
+        encodings=encodings,
+        lengths=lengths,
+        device=device,
+        threads=options.threads,
+        memory=options.memory,
+        **{**settings, **chosen},
+    )
+
+
+def _measure(question: Question) -> tuple["Results", KeyboardInterrupt | None]:
+    """Return the results, and the interrupt that stopped the measurement early, if one did."""
+    from lengthwise.speed.measure import Measurement
+    from lengthwise.training.numerics import keep_freed_memory
+
+    keep_freed_memory()  # as in a worker that trains
+    measurement = Measurement(question)
+    try:
+        with progress() as show:
+            return measurement.run(show), None
+    except KeyboardInterrupt as interrupt:
+        return measurement.results(), interrupt
+
+
+def _save(results: "Results", output: Path | None, plot: Path | None) -> None:
+    """Write the files, each in one step: it is complete or absent."""
+    from lengthwise.speed.results import as_text
+
+    if output is not None:
+        cache_folder.write(output, as_text(results).encode())
+    if plot is not None:
+        from lengthwise.speed.plot import file_content
+
+        cache_folder.write(plot, file_content(results, plot.suffix.lower().removeprefix(".")))
+
+
+def _print(results: "Results", as_json: bool) -> None:
+    from lengthwise.cli.bench.tables import result_parts
+    from lengthwise.speed.results import as_text
+
+    if as_json:
+        print(as_text(results), end="")
+        return
+    console = stdout()
+    for part in result_parts(results):
+        console.print(part)
+
+
+def _compare(options: BenchOptions, encodings: tuple[str, ...]) -> int:
+    from lengthwise.cli.bench.tables import comparison_data, comparison_parts
+    from lengthwise.speed.compare import compare
+    from lengthwise.speed.results import read
+
+    assert options.compare is not None
+    given = {"--output": options.output, "--plot": options.plot, "encodings": encodings or None}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise ConfigError(f"--compare measures nothing, so it takes no {wrong[0]}; omit it")
+    before, after = (read(Path(name)) for name in options.compare)
+    comparison = compare(before, after)
+    if options.json:
+        print(json_text(comparison_data(comparison)))
+        return 0
+    console = stdout()
+    for part in comparison_parts(comparison, options.compare):
+        console.print(part)
+    return 0
+
+
+def _plot_file(text: str) -> Path:
+    suffix = Path(text).suffix.lower()
+    if suffix not in PICTURES:
+        near = near_miss(suffix, PICTURES) if suffix else ""
+        raise ConfigError(f"--plot must end in .svg, .png, .pdf or .html, got {text[:80]!r}{near}; name such a file")
+    return output_file(text, PICTURES[suffix], "--plot")

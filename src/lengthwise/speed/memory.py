@@ -1,0 +1,141 @@
+"""The peak memory of training one encoding at one length.
+
+It is the highest memory during two training steps, minus the memory before the first: activations, gradients, AdamW's moments and
+scratch memory of kernels, but not the weights. On a CPU it is the resident memory of a fresh process (VmHWM and VmRSS of
+Linux). That process first trains on one short sequence, so that libraries and thread pools, which are loaded once, do not count. It
+returns every freed tensor to the system; otherwise the figure would depend on what the C library keeps, and vary by a tenth.
+On CUDA it is the memory of tensors in PyTorch's allocator (`max_memory_allocated`).
+"""
+
+import ctypes
+import dataclasses
+import gc
+import os
+import signal
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.plugins import first_line, load_plugins, loaded_plugins
+from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
+from lengthwise.speed.plan import Question
+from lengthwise.training.numerics import reproducible, torch_threads
+
+STATUS = Path("/proc/self/status")
+RESET_PEAK = Path("/proc/self/clear_refs")
+MMAP_THRESHOLD, LARGE = -3, 1 << 16  # allocations from this size are returned to the system as soon as they are freed
+SHORT = 64  # tokens of the first step, which does not count
+JOIN_SECONDS = 30.0
+
+
+class NoMemory(Exception):
+    """There was not enough memory. The message is one line."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of PyTorch or Python says that memory ran out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def measure_memory(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+    """Return the peak memory in bytes, or None and the reason why it could not be measured.
+
+    Raise `NoMemory` if the process that measures was killed, because training here would end this process in the same way.
+    """
+    kind = torch.device(question.device).type
+    if kind == "cuda":
+        return _on_cuda(plan, question, length)
+    if kind != "cpu":
+        return None, f"peak memory is measured on cpu and cuda, not on {kind}"
+    if not STATUS.exists():
+        return None, "on a CPU, peak memory is measured on Linux only (/proc/self/status)"
+    return _in_child(plan, question, length)
+
+
+def _on_cuda(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+    device = torch.device(question.device)
+    with reproducible(device):
+        _train_short(plan, question, length)
+        subject = Subject(plan, question, length)
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        subject.training()
+        subject.training()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before, None
+
+
+def _in_child(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+    # The server imports torch once; each process that it forks is new, and its peak begins with its own memory.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["lengthwise.speed.memory"])
+    pipe, child_pipe = context.Pipe()
+    arguments = (child_pipe, plan.text, question, length, loaded_plugins())
+    process = context.Process(target=_child, args=arguments, daemon=True)
+    try:
+        with sigint_blocked():  # the server and its processes inherit this: Ctrl-C is for this process
+            process.start()
+        child_pipe.close()
+        try:
+            result, reason = pipe.recv()
+        except EOFError:
+            process.join(JOIN_SECONDS)
+            raise NoMemory(_death(process.exitcode)) from None
+        return result, reason
+    finally:
+        if process.pid is not None:
+            process.kill()
+            process.join()
+        pipe.close()
+
+
+def _death(code: int | None) -> str:
+    if code == -signal.SIGKILL:
+        return "not enough memory: the process that trained one step was killed"
+    return f"the process that trained one step ended with code {code}"
+
+
+def _child(pipe: Connection, text: str, question: Question, length: int, plugins: tuple[str, ...]) -> None:
+    end_with_parent()
+    try:
+        load_plugins(plugins)
+        plan = next(plan for plan in encoding_plans([text]) if plan.text == text)
+        with torch_threads(question.threads), reproducible(torch.device("cpu")):
+            pipe.send((_resident_growth(plan, question, length), None))
+    except BaseException as error:
+        pipe.send((None, "not enough memory" if is_out_of_memory(error) else first_line(error)))
+    os._exit(0)
+
+
+def _resident_growth(plan: EncodingPlan, question: Question, length: int) -> int:
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+    _train_short(plan, question, length)
+    subject = Subject(plan, question, length)
+    gc.collect()
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)  # memory that the first step has freed would be used again without counting
+    with suppress(OSError):
+        RESET_PEAK.write_text("5", encoding="ascii")
+    before = _status("VmRSS")
+    subject.training()
+    subject.training()
+    return max(0, _status("VmHWM") - before)
+
+
+def _train_short(plan: EncodingPlan, question: Question, length: int) -> None:
+    subject = Subject(plan, dataclasses.replace(question, batch_tokens=1), min(length, SHORT))
+    subject.training()
+
+
+def _status(field: str) -> int:
+    """Return a size of this process in bytes: VmRSS is the resident memory, VmHWM its maximum so far."""
+    line = next(line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024

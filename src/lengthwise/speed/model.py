@@ -1,0 +1,109 @@
+"""The model of one encoding at one length, with the two actions that are measured."""
+
+import random
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from lengthwise.config import Choice, TrainingConfig
+from lengthwise.encodings import ENCODINGS
+from lengthwise.models import Decoder
+from lengthwise.speed.plan import Question
+from lengthwise.studies import encoding
+from lengthwise.training.optimizer import make_optimizer
+
+VOCABULARY = 256  # bytes: with a vocabulary of 50,000, the output layer would take most of the time of a small model
+LEARNING_RATE = 1e-6  # small, so that no weight changes its size within the measurement
+SHARED_PARTS = ("token_embedding", "dropout", "blocks", "norm", "lm_head")
+
+
+@dataclass(frozen=True)
+class EncodingPlan:
+    """An encoding as it was named, its choice, and whether its layers share one module (None: as in its source)."""
+
+    text: str
+    choice: Choice
+    share: bool | None
+
+    @property
+    def label(self) -> str:
+        """Return the label, with -S or -per-layer where the layers differ from the source of the encoding."""
+        name, label = self.choice.name, self.choice.label
+        suffix = {True: "-S", False: "-per-layer", None: ""}[self.share]
+        return name + suffix + label.removeprefix(name)
+
+
+def encoding_plans(texts: Sequence[str]) -> list[EncodingPlan]:
+    """Return the plans of the named encodings (all, if none is named), NoPE first, each once. Raise `ConfigError`."""
+    names = ["nope", *(texts or [make.__name__ for make in ENCODINGS])]
+    plans: dict[tuple[Choice, bool | None], EncodingPlan] = {}
+    for plan in (EncodingPlan(text, *encoding(text)) for text in names):
+        plans.setdefault((plan.choice, plan.share), plan)
+    return list(plans.values())
+
+
+class Subject:
+    """One encoding in the model of a question, at one length.
+
+    With `base`, all parts of the model but the encodings are those of `base`, and so are the optimizer's moments of their weights.
+    The models of all encodings together then take hardly more memory than one. The weights are those of the same seed anyway.
+    """
+
+    def __init__(self, plan: EncodingPlan, question: Question, length: int, base: "Subject | None" = None):
+        self.plan, self.length, self.batch = plan, length, question.batch(length)
+        self.device = torch.device(question.device)
+        self._dtype = question.dtype
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(question.seed)
+            self.model = Decoder(
+                question.model(plan.share),
+                plan.choice,
+                vocab_size=VOCABULARY,
+                output_size=VOCABULARY,
+                train_length=length,
+                backend=question.backend,
+            )
+            tokens = torch.randint(0, VOCABULARY, (self.batch, length + 1))
+        for name in SHARED_PARTS if base is not None else ():
+            setattr(self.model, name, getattr(base.model, name))  # type: ignore[union-attr]
+        self.model.to(self.device)
+        tokens = tokens.to(self.device)
+        self._inputs, self._targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        config = TrainingConfig(train_length=length, learning_rate=LEARNING_RATE)
+        self.optimizer = make_optimizer(self.model, config)
+        if base is not None:
+            own = set(self.model.parameters())
+            self.optimizer.state.update({p: state for p, state in base.optimizer.state.items() if p in own})
+
+    def forward(self) -> None:
+        """Compute the logits of a batch, without gradients."""
+        with torch.no_grad(), self._autocast():
+            self.model(self._inputs)
+
+    def training(self) -> None:
+        """Train one step: forward pass, cross-entropy, backward pass, AdamW."""
+        with self._autocast():
+            logits = self.model(self._inputs)
+        F.cross_entropy(logits.flatten(0, 1).float(), self._targets.flatten()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def release(self) -> None:
+        """Drop the gradients, which an interrupted or failed step may have left."""
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self._dtype == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self._dtype))
+
+
+def order(count: int, seed: int, length: int, number: int) -> list[int]:
+    """Return the order of the encodings in a round, which depends on the seed, the length and the round alone."""
+    numbers = list(range(count))
+    random.Random(f"{seed} {length} {number}").shuffle(numbers)
+    return numbers
