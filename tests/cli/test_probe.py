@@ -115,9 +115,9 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        job = SimpleNamespace(run=run, against=None, question=SimpleNamespace(length=8))
+        job = SimpleNamespace(run=run, against=None, question=None)
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
-        return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
+        return SimpleNamespace(job=job, row=SimpleNamespace(asked={"length": 8}, result=result))
 
     one, two = (
         table_of_results(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])

@@ -5,10 +5,11 @@
 
 from lengthwise.probes.attended_distance import AttendedDistance
 from lengthwise.probes.attention_distance import AttentionDistance
-from lengthwise.probes.base import ModelProbe, ModelQuestion, Probe, Question, StoredAnswers
+from lengthwise.probes.base import ModelProbe, ModelQuestion, Probe, Question, RunQuestion, StoredAnswers
 from lengthwise.probes.duplicates import Duplicates
 from lengthwise.probes.example_lengths import ExampleLengths
 from lengthwise.probes.induction import Induction
+from lengthwise.probes.learned_bias import LearnedBias
 from lengthwise.probes.listing import ProbeList
 from lengthwise.probes.lost_in_the_middle import LostInTheMiddle
 from lengthwise.probes.recency import Recency
@@ -16,6 +17,7 @@ from lengthwise.probes.recency import Recency
 PROBES = ProbeList(
     AttentionDistance,
     AttendedDistance,
+    LearnedBias,
     Recency,
     Duplicates,
     LostInTheMiddle,
@@ -23,4 +25,4 @@ PROBES = ProbeList(
     ExampleLengths,
 )
 
-__all__ = ["PROBES", "ModelProbe", "ModelQuestion", "Probe", "ProbeList", "Question", "StoredAnswers"]
+__all__ = ["PROBES", "ModelProbe", "ModelQuestion", "Probe", "ProbeList", "Question", "RunQuestion", "StoredAnswers"]
