@@ -12,12 +12,14 @@ from lengthwise.probes.induction import Induction
 from lengthwise.probes.learned_bias import LearnedBias
 from lengthwise.probes.listing import ProbeList
 from lengthwise.probes.lost_in_the_middle import LostInTheMiddle
+from lengthwise.probes.position_shift import PositionShift
 from lengthwise.probes.recency import Recency
 
 PROBES = ProbeList(
     AttentionDistance,
     AttendedDistance,
     LearnedBias,
+    PositionShift,
     Recency,
     Duplicates,
     LostInTheMiddle,

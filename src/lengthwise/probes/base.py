@@ -152,6 +152,7 @@ class Chapter:
 
 
 ATTENTION = Chapter("Attention", "attention", "attention")
+SHIFT = Chapter("Shifted positions", "positions", "scores at shifted positions", legend=True)
 IN_CONTEXT = Chapter("Learning in context", "in-context", "learning in context", legend=True)
 EXAMPLES = Chapter("Lengths of examples", "examples", "lengths of its examples")
 
@@ -278,7 +279,8 @@ class ModelProbe(Probe, ABC):
     @property
     def settings(self) -> dict[str, Any]:
         parts = self.question.options()
-        return {p.name: self.shown_default(p) if p.default is MISSING else p.default for p in parts}
+        texts = [p.name for p in parts if p.default is MISSING or isinstance(p.default, tuple)]
+        return {p.name: self.shown_default(p) if p.name in texts else p.default for p in parts}
 
     def shown_default(self, part: Field[Any]) -> str:
         """Return the default of an option in help texts."""

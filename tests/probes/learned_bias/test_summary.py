@@ -95,6 +95,8 @@ def test_the_frame():
         {"variation": None},
         {"distances": [0.5]},
         {"distances": []},
+        {"distances": [0, 1]},
+        {"variation": [[0.3, 0.3]]},
     ],
 )
 def test_damaged_rows(change):
