@@ -11,6 +11,7 @@ from lengthwise.probes.example_lengths import ExampleLengths
 from lengthwise.probes.induction import Induction
 from lengthwise.probes.learned_bias import LearnedBias
 from lengthwise.probes.listing import ProbeList
+from lengthwise.probes.logit_parts import LogitParts
 from lengthwise.probes.lost_in_the_middle import LostInTheMiddle
 from lengthwise.probes.position_shift import PositionShift
 from lengthwise.probes.recency import Recency
@@ -19,6 +20,7 @@ PROBES = ProbeList(
     AttentionDistance,
     AttendedDistance,
     LearnedBias,
+    LogitParts,
     PositionShift,
     Recency,
     Duplicates,
