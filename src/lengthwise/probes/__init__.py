@@ -6,6 +6,7 @@
 from lengthwise.probes.attended_distance import AttendedDistance
 from lengthwise.probes.attention_distance import AttentionDistance
 from lengthwise.probes.base import ModelProbe, ModelQuestion, Probe, Question, RunQuestion, StoredAnswers
+from lengthwise.probes.development import Development
 from lengthwise.probes.duplicates import Duplicates
 from lengthwise.probes.example_lengths import ExampleLengths
 from lengthwise.probes.induction import Induction
@@ -21,6 +22,7 @@ PROBES = ProbeList(
     AttendedDistance,
     LearnedBias,
     LogitParts,
+    Development,
     PositionShift,
     Recency,
     Duplicates,

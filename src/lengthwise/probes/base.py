@@ -153,6 +153,7 @@ class Chapter:
 
 ATTENTION = Chapter("Attention", "attention", "attention")
 SHIFT = Chapter("Shifted positions", "positions", "scores at shifted positions", legend=True)
+DEVELOPMENT = Chapter("During training", "development", "numbers during training", legend=True)
 IN_CONTEXT = Chapter("Learning in context", "in-context", "learning in context", legend=True)
 EXAMPLES = Chapter("Lengths of examples", "examples", "lengths of its examples")
 

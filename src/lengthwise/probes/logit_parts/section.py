@@ -35,7 +35,7 @@ def section(group: ProbeSummary[PartsSeries], task: TaskFindings, looks: Mapping
         "sizes": [table_row(s, looks, map(_size_cell, _sizes(s))) for s in group.series],
         "head_heads": [f"{part}, head {n + 1}" for part in PARTS for n in range(heads)],
         "head_rows": [
-            {**table_row(s, looks, map(_share_cell, _by_part(layer))), "name": f"{s.label}, layer {n + 1}"}
+            {**table_row(s, looks, map(_share_cell, _by_part(layer))), "name": f"{s.label}, layer {n + 1}", "seeds": 1}
             for s in group.series
             for n, layer in enumerate(s.heads)
         ],
