@@ -164,5 +164,6 @@ def test_damaged_rows(change):
     question(ASKED)
     with pytest.raises(Unreadable):
         check(result(0.25, 0.25, 0.25, 0.25) | change)
-    with pytest.raises(Unreadable):
-        question(ASKED | {"length": 0})
+    for asked in ({"length": 0}, {"examples": None}):
+        with pytest.raises(Unreadable):
+            question(ASKED | asked)

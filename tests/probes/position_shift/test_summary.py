@@ -99,6 +99,6 @@ def test_damaged_rows(change):
     question(ASKED)
     with pytest.raises(Unreadable):
         check(ROWS[0].result | change)
-    for asked in ({"shifts": [0]}, {"shifts": [0, 0.5]}, {"length": 0}):
+    for asked in ({"shifts": [0]}, {"shifts": [0, 0.5]}, {"length": 0}, {"examples": None}):
         with pytest.raises(Unreadable):
             question(ASKED | asked)

@@ -10,7 +10,7 @@ def _four(value: list[str]) -> list[str]:
     return value
 
 
-QUESTION = record({"length": SIZE})
+QUESTION = record({"length": SIZE, "examples": SIZE})
 RESULT = with_axes(
     record(
         {"parts": _four, "shares": table(3), "deviations": table(3), "logit_deviations": table(2), "n": SIZE},

@@ -4,7 +4,7 @@ from lengthwise.store.checks import COUNT, SIZE, each, flag, one_of, optional, r
 
 LISTS = ("scores", "standard_errors", "differences", "difference_errors", "logit_changes")  # an entry for each shift
 
-QUESTION = record({"length": SIZE, "shifts": each(COUNT, least=2)})
+QUESTION = record({"length": SIZE, "examples": SIZE, "shifts": each(COUNT, least=2)})
 RESULT = with_axes(
     record(
         {
