@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from lengthwise.class_versions import wrong_return
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import tracked_of
 from lengthwise.models import Decoder, Model
@@ -24,8 +25,13 @@ class Quantity:
     encoding: PositionEncoding
     name: str
     layers: tuple[int, ...]
-    shape: tuple[int, ...]
+    full_shape: tuple[int, ...]
     entries: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of what is recorded."""
+        return (*self.full_shape[:1], len(self.entries)) if self.entries else self.full_shape
 
     @property
     def size(self) -> int:
@@ -45,6 +51,8 @@ class TrackedNumbers:
         rows = max(1, min(math.ceil(steps / steps_per_row), MAX_NUMBERS // max(1, self.numbers)))
         self.interval = steps_per_row * math.ceil(steps / steps_per_row / rows)
         self.steps = [*range(0, steps, self.interval), steps]
+        indices = (torch.tensor(quantity.entries, dtype=torch.long, device=device) for quantity in self.quantities)
+        self._quantities_and_indices = list(zip(self.quantities, indices, strict=True))
         self.rows = torch.full((len(self.steps), self.numbers), math.nan, dtype=torch.float32, device=device)
 
     @torch.no_grad()
@@ -52,12 +60,15 @@ class TrackedNumbers:
         """Record the numbers after `step` steps if they are due."""
         if not self.numbers or (step % self.interval and step != self.steps[-1]):
             return
+        values = {encoding: tracked_of(encoding) for encoding in {q.encoding: None for q in self.quantities}}
         parts = []
-        values: dict[int, dict[str, Tensor]] = {}
-        for quantity in self.quantities:
-            of_encoding = values.setdefault(id(quantity.encoding), tracked_of(quantity.encoding))
-            value = of_encoding[quantity.name]
-            parts.append((value[..., list(quantity.entries)] if quantity.entries else value).flatten().float())
+        for quantity, index in self._quantities_and_indices:
+            value = values[quantity.encoding].get(quantity.name)
+            if value is None or value.shape != quantity.full_shape:
+                raise wrong_return(
+                    quantity.encoding, "tracked", "tensors of the same names and shapes at every step", value
+                )
+            parts.append((value.index_select(-1, index) if quantity.entries else value).flatten().float())
         self.rows[bisect_left(self.steps, step)] = torch.cat(parts)
 
     def recorded(self, step: int) -> Tensor:
@@ -102,8 +113,7 @@ def _quantities(model: Decoder) -> list[Quantity]:
                 count = min(value.shape[1], MAX_ENTRIES)
                 places = torch.linspace(0, value.shape[1] - 1, count, dtype=torch.float64)
                 entries = tuple(places.round().long().tolist())
-            shape = (*value.shape[:1], len(entries)) if entries else tuple(value.shape)
-            found.append(Quantity(encoding, name, layers, shape, entries))
+            found.append(Quantity(encoding, name, layers, tuple(value.shape), entries))
     return found
 
 

@@ -50,6 +50,7 @@ class PositionShift(ModelProbe):
     question = PositionShiftQuestion
     chapter = SHIFT
     columns = tuple(map(Column, ("score at shift 0", "worst shift", "score there", "largest change of a logit")))
+    skips_unsupported = True
 
     def lengths(self, train_length: int, evaluated: Sequence[int]) -> Sequence[None]:
         return [None]
