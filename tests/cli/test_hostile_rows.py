@@ -74,15 +74,19 @@ VALUES += [[], {}, [[]], [{}], [None], ["x"], {"x": None}, {"is": "RoPE"}, [1, 2
 
 
 def studies() -> list[Study]:
-    """Every kind of row: exact answers, decoded ones, functions in context with their groups and baselines, published numbers."""
+    """Every kind of row: exact answers, decoded ones, functions in context with their groups and baselines, published numbers, and
+    what probes measure in encodings with biases and with vectors."""
     words = grid(["nope", "rope"], ["copy", "summation:scratchpad=full"], model=MODEL,
                  training=TrainingConfig(train_length=4, steps=2, batch_size=2))  # fmt: skip
     functions = grid(["nope", "rope"], ["linearregression:dims=2"], 2, model=MODEL,
+                     training=TrainingConfig(train_length=4, steps=2, batch_size=2))  # fmt: skip
+    encodings = grid(["sinusoidal", "fire"], ["copy"], model=MODEL,
                      training=TrainingConfig(train_length=4, steps=2, batch_size=2))  # fmt: skip
     published = {"source": "A paper", "scores": {"Copy": {"RoPE": 0.5}}, "ranks": {"NoPE": 0.5}}
     return [
         Study(name="words", runs=words, evaluation=EvaluationConfig(lengths=(4, 8), examples=4), published=published),
         Study(name="functions", runs=functions, evaluation=EvaluationConfig(lengths=(2, 4, 8), examples=40)),
+        Study(name="encodings", runs=encodings, evaluation=EvaluationConfig(lengths=(4, 8), examples=4)),
     ]
 
 
@@ -106,6 +110,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 assert row is not None
                 trained = train(run, folder / "runs" / run.key)
                 store.add_curve(run.key, trained.curve, worker="elsewhere:1:w")
+                if trained.tracked:
+                    store.add_probe(run.key, {"probe": "development"}, trained.tracked, {"device": "cpu"})
                 for config, shift in together(row.asked):
                     task = shifted(run.task, shift).build() if shift else trained.task
                     for score in evaluate(trained.model, task, config, train_length=4, positions=None, shift=shift):
@@ -125,6 +131,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PROBES = [
     ["probe", "attended-distance", "--study", "words", "--lengths", "8", "--examples", "2"],
     ["probe", "attention-distance", "--study", "words", "--against", "nope", "--lengths", "4,8", "--examples", "2"],
+    ["probe", "learned-bias", "--study", "encodings", "--query", "5"],
+    ["probe", "logit-parts", "--study", "encodings", "--examples", "2"],
+    ["probe", "position-shift", "--study", "encodings", "--shifts", "0,3", "--examples", "2"],
     ["probe", "recency", "--study", "functions", "--lengths", "8", "--examples", "2"],
     ["probe", "duplicates", "--study", "functions", "--lengths", "8", "--examples", "2", "--resamples", "2"],
     ["probe", "lost-in-the-middle", "--study", "functions", "--lengths", "8", "--positions", "2", "--examples", "2",

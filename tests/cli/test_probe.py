@@ -115,9 +115,9 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        job = SimpleNamespace(run=run, against=None, question=SimpleNamespace(length=8))
+        job = SimpleNamespace(run=run, against=None, question=None)
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
-        return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
+        return SimpleNamespace(job=job, row=SimpleNamespace(asked={"length": 8}, result=result))
 
     one, two = (
         table_of_results(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
@@ -125,6 +125,53 @@ def test_answers_about_several_tasks_say_which() -> None:
     )
     assert "task" not in [column.header for column in one.columns]
     assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
+
+
+def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) -> None:
+    """One run by its key, and a whole study whose other runs are skipped with the reason."""
+    bias = here("probe", "learned-bias", "--study", "tiny", "--query", 9, "--results", results)
+    assert bias.code == 0, bias.err
+    assert "NoPE, seed 0): run" in bias.err
+    assert "has no bias to measure: NoPE adds no bias" in bias.err
+    assert "length" not in bias.out, "it reads no examples"
+    (row,) = json.loads(here("probe", "learned-bias", keys["FIRE-S"], "--query", 9, "--results", results, "--json").out)
+    assert (row["new"], row["asked"]) == (False, {"probe": "learned-bias", "query": 9})
+    shift = here(
+        "probe", "position-shift", "--study", "tiny", "--shifts", "0,7", "--examples", 3, "--results", results, "--json"
+    )
+    nope, fire = json.loads(shift.out)
+    assert nope["asked"] == {"probe": "position-shift", "length": 4, "shifts": [0, 7], "examples": 3, "seed": 0}
+    assert (nope["result"]["invariant"], fire["result"]["invariant"]) == (True, False)
+    assert nope["result"]["logit_changes"] == [0, 0]
+    parts = here("probe", "logit-parts", "--study", "tiny", "--results", results)
+    assert parts.code == 2
+    assert "no run of study 'tiny' can be probed" in parts.err
+    assert "NoPE adds no vectors to the embeddings" in parts.err
+    page = here("report", "--results", results)
+    assert page.code == 0
+    text = (results / "report.html").read_text(encoding="utf-8")
+    for chapter in ("attention", "positions", "development"):
+        assert text.count(f'<section class="{chapter}"') == 1
+
+
+def test_what_the_training_recorded(here: Call, results: Path, keys: dict[str, str]) -> None:
+    with open_store(results, create=False) as store:
+        of_run = {
+            label: [row for row in store.probes([key]) if row.asked == {"probe": "development"}]
+            for label, key in keys.items()
+        }
+    assert of_run["NoPE"] == []
+    (row,) = of_run["FIRE-S"]
+    assert row.result["steps"] == list(range(11))
+    assert [(quantity["name"], quantity["layers"]) for quantity in row.result["quantities"]] == [
+        ("c", [1, 2]),
+        ("L", [1, 2]),
+    ]
+    assert "device" in row.facts
+    assert "development: c in layers 1 to 2 from 0.1 to " in here("show", keys["FIRE-S"], "--results", results).out
+    refused = here("probe", "development", keys["FIRE-S"], "--results", results)
+    assert refused.code == 2
+    assert "development is not a probe of trained models; use `lengthwise show KEY`" in refused.err
 
 
 def test_the_published_variant(distance: Call, keys: dict[str, str]) -> None:
@@ -173,6 +220,17 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds needs --against with"),
         (("attended-distance", "FIRE", "--against", "NOPE"), "--against applies only to attention-distance"),
+        (
+            ("learned-bias", "FIRE", "--lengths", "8"),
+            "--lengths applies only to attention-distance, attended-distance,",
+        ),
+        (("learned-bias", "NOPE"), "has no bias to measure: NoPE adds no bias; name a run of an encoding with a bias"),
+        (("learned-bias", "FIRE", "--query", "0"), "query must be a whole number of at least 1, got 0"),
+        (("position-shift", "FIRE", "--shifts", "1,x"), "--shifts contains 'x'; write whole numbers, each at least 0"),
+        (
+            ("attended-distance", "FIRE", "--shifts", "1"),
+            "--shifts applies only to position-shift, not to attended-distance",
+        ),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
         (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
         (("attended-distance", "FIRE", "--task", "copy"), "--task selects runs of a study"),
@@ -221,7 +279,8 @@ def test_one_clear_line(here: Call, results: Path, keys: dict[str, str], words: 
 
 def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str]) -> None:
     here("probe", "attended-distance", keys["NoPE"], "--lengths", "3,5", "--examples", 2, "--results", results)
-    rows = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
+    stored = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
+    rows = [row for row in stored if row["asked"]["probe"] == "attended-distance"]
     assert {3, 5} <= {row["asked"]["length"] for row in rows}
     said = here("show", keys["NoPE"], "--results", results).out
     assert (

@@ -33,8 +33,8 @@ S = TypeVar("S", bound=ProbeSeries)
 class ProbeSummary(Generic[S]):
     """What a probe says about encodings that were asked the same.
 
-    `asked`: the question, as stored. `result`: that of one run, for what all have in common. `n`: the smallest number of examples.
-    `lengths`: the lengths that the numbers are means over. `facts`: the origin of the numbers, flat.
+    `asked`: the question, as stored. `result`: that of one run, for what all have in common. `n`: the smallest number of examples;
+    0 without examples. `lengths`: the lengths that the numbers are means over, if any. `facts`: the origin of the numbers, flat.
     """
 
     asked: Mapping[str, Any]
@@ -56,8 +56,8 @@ def summary_fields(
     return {
         "asked": rows[0].asked,
         "result": rows[0].result,
-        "n": min(row.result["n"] for row in rows),
-        "lengths": tuple(sorted({row.asked["length"] for row in rows})),
+        "n": min(row.result.get("n", 0) for row in rows),
+        "lengths": tuple(sorted({row.asked["length"] for row in rows if "length" in row.asked})),
         "series": tuple(series(label, runs) for label, runs in runs_by_label(rows, labels).items()),
         "facts": joint_facts(rows),
     }

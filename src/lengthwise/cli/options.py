@@ -47,14 +47,14 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
     return [int(part) for part in parts]
 
 
-def number_ranges(text: str, option: str) -> tuple[int, ...]:
-    """Return the numbers of `5-20` or `5,10,20`, sorted. Raise `ConfigError` for anything else."""
+def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
+    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything else."""
     counts: set[int] = set()
-    expected = "write counts of examples, each at least 1: 5-20 or 5,10,20"
+    expected = f"write whole numbers, each at least {minimum}: 5-20 or 5,10,20"
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not (1 <= first <= last) or last - first >= MAX_RANGE:
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
+        if not (minimum <= first <= last) or last - first >= MAX_RANGE:
             raise ConfigError(f"{option} contains {part[:40]!r}; {expected}")
         counts |= set(range(first, last + 1))
     if not counts:

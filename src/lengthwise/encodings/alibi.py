@@ -61,6 +61,10 @@ class ALiBi(DistanceBias):
         device = torch.device("cpu") if self.log_slopes is None else self.log_slopes.device
         return tuple(self._slopes(device).tolist())
 
+    def tracked(self) -> dict[str, Tensor]:
+        """Return the learned slope of each head, in nats per token; nothing if the slopes are fixed."""
+        return {} if self.log_slopes is None else {"slope": self.log_slopes.exp()}
+
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         distance = distance.abs() if self.bidirectional else distance
         return self._slopes(distance.device)[:, None] * -distance

@@ -4,7 +4,7 @@ An encoding overrides `embed`, `modifiers`, or `features` together with `content
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -82,6 +82,14 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         belong to one document. A token's terms must not depend on tokens of other documents.
         """
         return ()
+
+    def tracked(self) -> Mapping[str, Tensor]:
+        """Return the numbers whose development during training is recorded, by name; by default none.
+
+        Each is a scalar, [heads], or [heads, entries] such as the entries of a table. They are called at most some 200 times in a
+        training and must not wait for the device.
+        """
+        return {}
 
     @classmethod
     def acts_on_embedding(cls) -> bool:

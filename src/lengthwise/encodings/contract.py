@@ -4,6 +4,7 @@ The rest of Lengthwise calls these methods only here, so an encoding of a user t
 with the file, the class and the method. Sizes are checked where they are known: `attention/fit.py`.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -92,6 +93,19 @@ def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -
         expected = f"an integer tensor of the shape of length, {list(length.shape)}"
         raise wrong_return(encoding, "effective_length", expected, result)
     return result
+
+
+def tracked_of(encoding: PositionEncoding) -> dict[str, Float[Tensor, "..."]]:
+    """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of at most two axes."""
+    with torch.no_grad():
+        tracked: Any = encoding.tracked()
+        if not isinstance(tracked, Mapping) or not all(isinstance(name, str) and name for name in tracked):
+            raise wrong_return(encoding, "tracked", "a dictionary of tensors by name", tracked)
+        for value in tracked.values():
+            if not _is_real(value) or value.ndim > 2 or not value.numel():
+                expected = "a dictionary of floating-point tensors: scalars, [heads] or [heads, entries]"
+                raise wrong_return(encoding, "tracked", expected, value)
+        return {name: value.detach() for name, value in tracked.items()}
 
 
 def _require_forms(

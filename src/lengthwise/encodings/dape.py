@@ -1,6 +1,6 @@
 """DAPE: a bias that an MLP adapts to the products of queries and keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -56,6 +56,10 @@ class DAPE(PositionEncoding):
             self.base = (ALiBi if base == "alibi" else KerpleLog)(num_heads=num_heads)
         self.shift_invariant = self.base.shift_invariant  # type: ignore[misc]
         self.first, self.second = nn.Linear(2 * num_heads, width), nn.Linear(width, num_heads)
+
+    def tracked(self) -> Mapping[str, Tensor]:
+        """Return those of the base encoding."""
+        return self.base.tracked()
 
     def bias(self, span: Span) -> Float[Tensor, "b h i j"]:
         """Return B of every pair. Its values for keys after the query are arbitrary."""

@@ -89,6 +89,11 @@ class FIRE(PositionEncoding):
         self.L_multiplier = nn.Parameter(torch.tensor(1.0)) if threshold else None
         self.activation, self.final_activation, self.L, self.eps = activation, final_activation, float(L), eps
 
+    def tracked(self) -> dict[str, Tensor]:
+        """Return |c|, and the threshold L in tokens."""
+        c = {} if self.c is None else {"c": self.c.abs()}
+        return c if self.L_multiplier is None else {**c, "L": (self.L_multiplier * self.L).abs()}
+
     def _linears(self) -> list[nn.Linear]:
         return cast(list[nn.Linear], list(self.layers))
 

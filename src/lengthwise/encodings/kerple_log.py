@@ -30,6 +30,10 @@ class KerpleLog(DistanceBias):
         self.r1 = nn.Parameter(torch.rand(num_heads) * 2)
         self.r2 = nn.Parameter(torch.rand(num_heads))
 
+    def tracked(self) -> dict[str, Tensor]:
+        """Return r1 and r2 of each head, within their bounds."""
+        return {"r1": self.r1.clamp(min=0.01), "r2": self.r2.clamp(min=0.01)}
+
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         r1, r2 = project(self.r1, 0.01)[:, None], project(self.r2, 0.01)[:, None]
         return -r1 * torch.log1p(r2 * distance)

@@ -30,6 +30,10 @@ class KerplePower(DistanceBias):
         self.r1 = nn.Parameter(torch.rand(num_heads))
         self.r2 = nn.Parameter(torch.rand(num_heads) * 2)
 
+    def tracked(self) -> dict[str, Tensor]:
+        """Return r1 and r2 of each head, within their bounds."""
+        return {"r1": self.r1.clamp(min=0.01), "r2": self.r2.clamp(0.01, 2.0)}
+
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         r1, r2 = project(self.r1, 0.01)[:, None], project(self.r2, 0.01, 2.0)[:, None]
         power = distance.clamp(min=1).to(r1.dtype) ** r2

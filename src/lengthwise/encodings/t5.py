@@ -78,5 +78,9 @@ class T5(DistanceBias):
         far = (exact + steps).clamp(max=self.buckets_per_direction - 1)
         return after + torch.where(distance < exact, distance, far)
 
+    def tracked(self) -> dict[str, Tensor]:
+        """Return E, the bias of each head and bucket, in nats."""
+        return {"bias of bucket": self.weight}
+
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         return self.weight.to(table_dtype(distance.device))[:, self.bucket(distance)]

@@ -5,17 +5,25 @@
 
 from lengthwise.probes.attended_distance import AttendedDistance
 from lengthwise.probes.attention_distance import AttentionDistance
-from lengthwise.probes.base import ModelProbe, ModelQuestion, Probe, Question, StoredAnswers
+from lengthwise.probes.base import ModelProbe, ModelQuestion, Probe, Question, RunQuestion, StoredAnswers
+from lengthwise.probes.development import Development
 from lengthwise.probes.duplicates import Duplicates
 from lengthwise.probes.example_lengths import ExampleLengths
 from lengthwise.probes.induction import Induction
+from lengthwise.probes.learned_bias import LearnedBias
 from lengthwise.probes.listing import ProbeList
+from lengthwise.probes.logit_parts import LogitParts
 from lengthwise.probes.lost_in_the_middle import LostInTheMiddle
+from lengthwise.probes.position_shift import PositionShift
 from lengthwise.probes.recency import Recency
 
 PROBES = ProbeList(
     AttentionDistance,
     AttendedDistance,
+    LearnedBias,
+    LogitParts,
+    Development,
+    PositionShift,
     Recency,
     Duplicates,
     LostInTheMiddle,
@@ -23,4 +31,4 @@ PROBES = ProbeList(
     ExampleLengths,
 )
 
-__all__ = ["PROBES", "ModelProbe", "ModelQuestion", "Probe", "ProbeList", "Question", "StoredAnswers"]
+__all__ = ["PROBES", "ModelProbe", "ModelQuestion", "Probe", "ProbeList", "Question", "RunQuestion", "StoredAnswers"]

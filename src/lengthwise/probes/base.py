@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lengthwise.store.checks import Check
     from lengthwise.store.rows import ProbeRow, RunRow
 
-OnProgress = Callable[[float], None] | None  # receives numbers of finished examples
+OnProgress = Callable[[float], None] | None  # receives numbers of finished examples, see `RunQuestion.reports`
 
 
 # ---- questions ----------------------------------------------------------------------------------------------------
@@ -73,18 +73,29 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelQuestion(Question):
-    """A question about a trained model, at one length."""
-
-    length: int = option(LENGTH)
-    examples: int = option(EXAMPLES_AT_LENGTH, 100)
-    seed: int = option("Seed of the test examples.", 0, minimum=None)
+class RunQuestion(Question):
+    """A question about a trained model. Its fields that have a text (`option`) are options of `lengthwise probe`."""
 
     def __post_init__(self) -> None:
         for part in self.options():
             value, minimum = getattr(self, part.name), part.metadata["minimum"]
             if part.type is int and minimum is not None and (type(value) is not int or value < minimum):
                 raise ConfigError(f"{part.name} must be a whole number of at least {minimum}, got {value!r}")
+
+    @property
+    def about(self) -> str:
+        """Return what distinguishes this question from others about the same run, for progress display."""
+        return self.probe
+
+    @property
+    def work(self) -> float:
+        """Return the cost relative to other questions of the probe, for progress display."""
+        return 1.0
+
+    @property
+    def reports(self) -> int:
+        """Return the sum of the numbers that `on_progress` receives."""
+        return 1
 
     @classmethod
     def options(cls) -> list[Field[Any]]:
@@ -95,12 +106,33 @@ class ModelQuestion(Question):
     def with_defaults(cls, train_length: int, **options: Any) -> Self:
         """Return the question about a run with this training length. Options that are omitted or None have their defaults."""
         known = [part.name for part in dataclasses.fields(cls)]
-        if unknown := [name for name in options if name not in known]:
-            raise ConfigError(f"{cls.probe} has no setting {unknown[0]!r}; its settings are: {', '.join(known)}")
         values = {name: value for name, value in options.items() if value is not None}
+        if unknown := [name for name in values if name not in known]:
+            raise ConfigError(f"{cls.probe} has no setting {unknown[0]!r}; its settings are: {', '.join(known)}")
         multiples = {part.name: part.metadata.get("times_training") for part in dataclasses.fields(cls)}
         defaults = {name: times * train_length for name, times in multiples.items() if times is not None}
         return cls(**defaults | values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelQuestion(RunQuestion):
+    """A question about a trained model that reads test examples of one length."""
+
+    length: int = option(LENGTH)
+    examples: int = option(EXAMPLES_AT_LENGTH, 100)
+    seed: int = option("Seed of the test examples.", 0, minimum=None)
+
+    @property
+    def about(self) -> str:
+        return f"length {self.length}"
+
+    @property
+    def work(self) -> float:
+        return float(self.examples * self.length**2)
+
+    @property
+    def reports(self) -> int:
+        return self.examples
 
 
 # ---- probes -------------------------------------------------------------------------------------------------------
@@ -120,6 +152,8 @@ class Chapter:
 
 
 ATTENTION = Chapter("Attention", "attention", "attention")
+SHIFT = Chapter("Shifted positions", "positions", "scores at shifted positions", legend=True)
+DEVELOPMENT = Chapter("During training", "development", "numbers during training", legend=True)
 IN_CONTEXT = Chapter("Learning in context", "in-context", "learning in context", legend=True)
 EXAMPLES = Chapter("Lengths of examples", "examples", "lengths of its examples")
 
@@ -221,7 +255,7 @@ class Column:
 class ModelProbe(Probe, ABC):
     """A measurement of a trained model, or of two of them, by `lengthwise probe`."""
 
-    question: ClassVar[type[ModelQuestion]]
+    question: ClassVar[type[RunQuestion]]
     columns: ClassVar[tuple[Column, ...]]
     compares: ClassVar[bool] = False
     """Whether it compares the run with another one, whose key is the question's `against`."""
@@ -234,14 +268,20 @@ class ModelProbe(Probe, ABC):
     default_lengths: ClassVar[str] = "those of the run's evaluation"
     """The default of `length` in help texts, for questions whose length has no default."""
 
+    @property
+    def reads_examples(self) -> bool:
+        """Whether its question has a length and a number of examples."""
+        return issubclass(self.question, ModelQuestion)
+
     def lengths(self, train_length: int, evaluated: Sequence[int]) -> Sequence[int | None]:
         """Return the lengths to probe by default; None is the default of the question. `evaluated`: those of the run's study."""
-        return evaluated
+        return evaluated if self.reads_examples else [None]
 
     @property
     def settings(self) -> dict[str, Any]:
         parts = self.question.options()
-        return {p.name: self.shown_default(p) if p.default is MISSING else p.default for p in parts}
+        texts = [p.name for p in parts if p.default is MISSING or isinstance(p.default, tuple)]
+        return {p.name: self.shown_default(p) if p.name in texts else p.default for p in parts}
 
     def shown_default(self, part: Field[Any]) -> str:
         """Return the default of an option in help texts."""
@@ -255,7 +295,7 @@ class ModelProbe(Probe, ABC):
     def measure(
         self, trained: "TrainedRun", question: Any, against: "TrainedRun | None", on_progress: OnProgress = None
     ) -> dict[str, Any]:
-        """Return the result as plain data, with the number of examples (`n`)."""
+        """Return the result as plain data, with the number of examples (`n`) if it reads any."""
         runs = [trained] if against is None else [trained, against]
         return self.module("measure").measure(*runs, question, on_progress)
 

@@ -243,6 +243,23 @@ def table(dims: int, check: Check = real) -> Check:
     return check_array
 
 
+def with_axes(check: Check, axes: Mapping[str, str]) -> Check:
+    """Return a check of an object whose arrays agree in their sizes. `axes`: a letter for each axis of each array.
+
+    >>> with_axes(RESULT, {"scores": "ln", "distances": "n"})  # two scores need two distances
+    """
+
+    def check_object(value: Any) -> Any:
+        checked, sizes = check(value), dict[str, int]()
+        for part, names in axes.items():
+            for letter, size in zip(names, _shape(checked[part]), strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    raise Unreadable(f"{part} has {size} entries instead of {sizes[letter]}")
+        return checked
+
+    return check_object
+
+
 def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *_shape(value[0])) if isinstance(value, list) else ()
 

@@ -15,7 +15,7 @@ import torch
 from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, Run, near_miss
 from lengthwise.encodings import ENCODINGS
-from lengthwise.probes import ModelProbe, ModelQuestion
+from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
@@ -35,18 +35,18 @@ class ProbeJob:
 
     probe: ModelProbe
     run: RunRow
-    question: ModelQuestion
+    question: RunQuestion
     against: RunRow | None = None
 
     @property
     def name(self) -> str:
         against = f" against {described(self.against)}" if self.against else ""
-        return f"{described(self.run)}{against}, length {self.question.length}"
+        return f"{described(self.run)}{against}, {self.question.about}"
 
     @property
     def work(self) -> float:
         """Return the cost relative to other jobs, for progress display."""
-        return float(self.question.examples * self.question.length**2)
+        return self.question.work
 
 
 @dataclass(frozen=True)

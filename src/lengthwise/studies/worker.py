@@ -15,6 +15,7 @@ from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import evaluate, shifted, together
 from lengthwise.plugins import error_in_user_file, first_line
+from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
     BadFolder,
     ClaimLost,
@@ -169,6 +170,8 @@ class Worker:
         )
         heartbeat.step = heartbeat.steps = run.training.steps
         self.store.add_curve(row.key, trained.curve, worker=self.name)
+        if trained.tracked:
+            self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
         scores = self.evaluate(row, run, trained, missing, should_stop)
         if not run_folder(self.spec.results, row.key).joinpath(WEIGHTS).is_file():
             raise deleted(weights)

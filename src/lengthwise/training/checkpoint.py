@@ -155,7 +155,8 @@ def _is_training_result(trained: Mapping[str, Any]) -> bool:
     types = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
     curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     return all(type(trained.get(name)) in allowed for name, allowed in types.items()) and (
-        isinstance(curve, list)
+        isinstance(trained.get("tracked", {}), dict)  # earlier versions had none; the store checks its content
+        and isinstance(curve, list)
         and all(isinstance(row, dict) and set(row) == columns for row in curve)
         and all(type(value) in (int, float) for row in curve for value in row.values())
         and all(type(row["step"]) is int for row in curve)

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from lengthwise.training.optimizer import learning_rate, make_optimizer
 from lengthwise.training.progress import TrainingError
 from lengthwise.training.stopwatch import Stopwatch
 from lengthwise.training.tensor_file import CheckpointError
+from lengthwise.training.tracked import TrackedNumbers
 
 MAX_CURVE_ROWS = 200  # approximate
 SMOOTHED_STEPS = 20
@@ -44,6 +45,9 @@ class Trained:
     parameters: int
     backend: str  # attention backends that were used, such as "sdpa"
     loop_overhead: float  # share of the time outside of forward, backward and optimizer
+    tracked: dict[str, Any] = field(
+        default_factory=dict
+    )  # the development of the encodings' numbers, see `TrackedNumbers.result`
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
@@ -79,6 +83,7 @@ class Trainer:
         self.token_slots = np.zeros(steps, np.int64)  # in every step's batch
         self.stopwatch = Stopwatch(device, steps)
         self.steps_per_row = max(1, math.ceil(steps / MAX_CURVE_ROWS))  # of the curve
+        self.tracked = TrackedNumbers(model, steps, self.steps_per_row, device)
         self.steps_done = 0
         self.steps_checked = 0  # steps whose loss and gradient norm are known to be finite
 
@@ -104,6 +109,8 @@ class Trainer:
     def step(self) -> None:
         """Train one step: sample, forward and backward in `accumulation` parts, clip, update."""
         config = self.run.training
+        if self.steps_done == 0:
+            self.tracked.record(0)
         batch = self.batch()
         size = len(batch) // config.accumulation
         slices = [slice(n, n + size) for n in range(0, len(batch), size)]
@@ -136,6 +143,7 @@ class Trainer:
         self.loss_and_norm[1, self.steps_done] = norm
         self.token_slots[self.steps_done] = batch.targets.numel()
         self.steps_done += 1
+        self.tracked.record(self.steps_done)
 
     def to_device(self, part: Batch) -> Batch:
         return (part.map(Tensor.pin_memory) if self.device.type == "cuda" else part).to(self.device)
@@ -185,6 +193,8 @@ class Trainer:
             "places": torch.from_numpy(self.token_slots[: self.steps_done]),
             "seconds": torch.from_numpy(self.stopwatch.steps[: self.steps_done]),
         }
+        if self.tracked.numbers:
+            history["tracked"] = self.tracked.recorded(self.steps_done)
         optimizer = optimizer_tensors(self.optimizer, self.model)
         total, busy = self.stopwatch.totals()
         tensors = flatten(model=model_tensors(self.model), optimizer=optimizer, history=history)
@@ -198,6 +208,8 @@ class Trainer:
             raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
         expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
         expected["seconds"] = ((step,), torch.float64)
+        if "tracked" in history:  # checkpoints of earlier versions have none
+            expected["tracked"] = (tuple(self.tracked.recorded(step).shape), torch.float32)
         seconds, busy = state.get("seconds"), state.get("busy")
         if expected != {name: (tuple(t.shape), t.dtype) for name, t in history.items()} or not (
             isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
@@ -208,6 +220,8 @@ class Trainer:
         self.steps_done = step
         self.loss_and_norm[:, :step] = history["measured"].to(self.device)
         self.token_slots[:step] = history["places"].numpy()
+        if "tracked" in history:
+            self.tracked.restore(history["tracked"])
         self.stopwatch.restore(history["seconds"].numpy(), seconds, busy)
         self.steps_checked = step
 
@@ -228,4 +242,5 @@ class Trainer:
         parameters = sum(p.numel() for p in self.model.parameters())
         backend = ",".join(sorted(self.model.backends_used))
         overhead = max(0.0, 1.0 - busy / total) if total else 0.0
-        return Trained(self.model, self.task, self.curve(), total, parameters, backend, overhead)
+        tracked = self.tracked.result()
+        return Trained(self.model, self.task, self.curve(), total, parameters, backend, overhead, tracked)

@@ -90,6 +90,7 @@ def _require_applicable(probe: ModelProbe, selection: Selection, options: Mappin
     """Raise `ConfigError` for an option of other probes."""
     comparing = [other.name for other in PROBES.of_models if other.compares]
     given = [(name, comparing) for name in ("against", "across_seeds") if getattr(selection, name) not in (None, False)]
+    given += [("lengths", PROBES.with_option("length"))] if selection.lengths is not None else []
     given += [(name, PROBES.with_option(name)) for name, value in options.items() if value is not None]
     for option, names in given:
         if probe.name not in names:
@@ -99,9 +100,9 @@ def _require_applicable(probe: ModelProbe, selection: Selection, options: Mappin
 
 def _parsed(probe: ModelProbe, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given as the values of the question's fields."""
-    lists = [part.name for part in probe.question.options() if part.type == tuple[int, ...]]
+    lists = {p.name: p.metadata["minimum"] for p in probe.question.options() if p.type == tuple[int, ...]}
     given = {name: value for name, value in options.items() if value is not None}
-    return given | {name: number_ranges(given[name], f"--{name}") for name in lists if name in given}
+    return given | {name: number_ranges(given[name], f"--{name}", lists[name]) for name in lists if name in given}
 
 
 def _outdated(results: "list[ProbeResult]") -> list[str]:
@@ -217,8 +218,9 @@ def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any
         table.add_column("task", overflow="fold")
     if probe.compares:
         table.add_column("against", overflow="fold")
-    table.add_column("length", justify="right")
-    table.add_column(probe.counted, justify="right")
+    if probe.reads_examples:
+        table.add_column("length", justify="right")
+        table.add_column(probe.counted, justify="right")
     for column in probe.columns:
         if column.is_text:
             table.add_column(column.header, overflow="fold" if column.wrap else "ellipsis", no_wrap=not column.wrap)
@@ -229,7 +231,8 @@ def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any
         cells = [f"{run.label}, seed {run.seed}, {run.key[:8]}", *([run.task] if several_tasks else [])]
         if against is not None:
             cells.append(f"{against.label}, seed {against.seed}")
-        cells += [f"{entry.job.question.length}", f"{result['n']}"]
+        if probe.reads_examples:
+            cells += [f"{entry.row.asked['length']}", f"{result['n']}"]
         own = [cell if isinstance(cell, str) else figure(cell, 3) for cell in probe.cells(result)]
         table.add_row(*cells, *own)
     return table
@@ -246,7 +249,7 @@ def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float
 
         def advance(job: "ProbeJob", examples: float) -> None:
             nonlocal done
-            done += job.work * examples / job.question.examples
+            done += job.work * examples / job.question.reports
             show(one_line(job.name), done, total)
 
         yield advance

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 
 from lengthwise.analysis.intervals import Interval
 
+SMALLEST = 1e-300  # below, powers of ten cannot be divided any further
+
 
 def nice_top(highest: float) -> float:
     """Return the smallest end of an axis from 0 that is at least `highest` and 3 to 5 steps of 1, 2 or 5 times a power of ten."""
-    if not highest > 0 or not math.isfinite(highest):
+    if not highest > SMALLEST or not math.isfinite(highest):
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest / 5))
     step = next(power * n for n in (1, 2, 5, 10) if power * n * 5 >= highest * (1 - 1e-9))

@@ -30,14 +30,21 @@ def ramp(values: Sequence[Sequence[float]], look: Look) -> list[Curve]:
 
 
 def curve_chart(
-    described: str, curves: Sequence[Curve], top: float, ends: tuple[str, str], shaded: tuple[int, int] | None = None
+    described: str,
+    curves: Sequence[Curve],
+    top: float,
+    ends: tuple[str, str],
+    shaded: tuple[int, int] | None = None,
+    *,
+    bottom: float = 0.0,
 ) -> Chart:
-    """Return a small chart of curves from 0 to `top`. What is above is cut off.
+    """Return a small chart of curves from `bottom` to `top`. What is outside is cut off.
 
     `ends`: the texts at both ends of the horizontal axis. `shaded`: the first of the shaded places, and the one after the last.
     """
     length = max((len(curve.values) for curve in curves), default=0) or 1
-    axes = _small_axes(length, top, [0, length])
+    heights = {value: shown(value) for value in sorted({bottom, 0.0, top} if bottom < 0 < top else {bottom, top})}
+    axes = _small_axes(length, list(heights), [0, length])
     points = [averaged(curve.values) for curve in curves]
     data = [
         {"e": f"s{n}", "opacity": curve.opacity, "x": [x for x, _ in line], "y": [short(y) for _, y in line]}
@@ -57,7 +64,7 @@ def curve_chart(
     mark = {"type": "line", "clip": True, "strokeWidth": 1.3}
     layers.append({"transform": [{"filter": SHOWN}, {"flatten": ["x", "y"]}], "mark": mark, "encoding": encoding})
     series = [{"id": id, "label": c.label} for id, c in zip(ids, curves, strict=True) if c.label]
-    return _small_chart(described, layers, data, texts([0, length], ends), (top, f"{top:g}"), series)
+    return _small_chart(described, layers, data, texts([0, length], ends), heights, series)
 
 
 def bar_chart(
@@ -75,7 +82,7 @@ def bar_chart(
     n lies from n to n + 1. `whiskers`: an interval in each bin. `steps`: a line with a height in each bin.
     """
     bins = max(map(len, groups.values()))
-    axes = _small_axes(bins, top[0], list(ticks))
+    axes = _small_axes(bins, [0, top[0]], list(ticks))
     width = 0.88 / len(groups)
     layers: list[Layer] = []
     for number, (colour, shares) in enumerate(groups.items()):
@@ -93,30 +100,40 @@ def bar_chart(
         data = [{"x": n, "y": short(share)} for n, share in enumerate([*steps, steps[-1]])]
         line = {"type": "line", "interpolate": "step-after", "color": "var(--ink)", "strokeWidth": 1.3, "clip": True}
         layers.append({"data": {"values": data}, "mark": line, "encoding": axes})
-    return _small_chart(described, layers, [], texts(list(ticks), list(ticks.values())), top, [])
+    return _small_chart(described, layers, [], texts(list(ticks), list(ticks.values())), {0: "0", top[0]: top[1]}, [])
+
+
+def shown(value: float) -> str:
+    """Format a number at the end of an axis."""
+    return f"{value:g}".replace("-", "−")
 
 
 def _small_chart(
-    described: str, layers: list[Layer], data: list[Any], below: Layer, top: tuple[float, str], series: list[Any]
+    described: str,
+    layers: list[Layer],
+    data: list[Any],
+    below: Layer,
+    heights: Mapping[float, str],
+    series: list[Any],
 ) -> Chart:
-    signals = {"x_ticks": below, "y_ticks": texts([0, top[0]], ["0", top[1]])}
+    signals = {"x_ticks": below, "y_ticks": texts(list(heights), list(heights.values()))}
     return Chart(described=described, data={"spec": spec(layers, HEIGHT, data, signals), "series": series, "names": []})
 
 
-def _small_axes(length: int, top: float, at: Sequence[float]) -> dict[str, Any]:
-    """Return the axes of a small chart: labels at some places, at 0 and at the top."""
+def _small_axes(length: int, heights: Sequence[float], at: Sequence[float]) -> dict[str, Any]:
+    """Return the axes of a small chart: labels at some places and at some heights, the ends of the vertical axis among them."""
     common: dict[str, Any] = {"title": None, "labelFontSize": 11}
     below = {"grid": False, "values": at, "labelExpr": label("x_ticks"), "labelPadding": 5, "labelFlush": True}
     below |= {"labelOverlap": "greedy", "labelSeparation": 6}
-    left = {"values": [0, top], "labelExpr": label("y_ticks"), "labelPadding": 4}
+    left = {"values": list(heights), "labelOverlap": "greedy", "labelExpr": label("y_ticks"), "labelPadding": 4}
     return {
         name: {
             "field": name,
             "type": "quantitative",
-            "scale": {"domain": [0, end], "nice": False},
+            "scale": {"domain": ends, "nice": False},
             "axis": common | axis,
         }
-        for name, end, axis in (("x", length, below), ("y", top, left))
+        for name, ends, axis in (("x", [0, length], below), ("y", [heights[0], heights[-1]], left))
     }
 
 
