@@ -5,8 +5,8 @@
 - `tokenizing`: the time of `lengthwise tokenize` (reading JSON lines, removing duplicates, writing and hashing shards), relative to
   the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many threads, and
   returns the IDs. Both are processes of their own, measured without their start, and alternate. `ratio` is that of the elapsed
-  times; `cpu_ratio`, that of the processor times, depends less on what else the machine does. The text is Python's standard library, several times, with a number in
-  front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
+  times; `cpu_ratio`, that of the processor times, depends less on what else the machine does. The text is Python's standard
+  library, several times, with a number in front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
 - `memory`: the largest resident memory of `lengthwise tokenize` with all its workers, for a tenth of the generated corpus and for
   all of it, and the resident memory of a process that reads batches from it, after the first and after the last part of 30,000
   batches. Tokens are bytes.
