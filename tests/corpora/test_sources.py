@@ -19,7 +19,6 @@ from lengthwise.config import ConfigError
 from lengthwise.corpora.catalog import CATALOG
 from lengthwise.corpora.documents import Document
 from lengthwise.corpora.sources import Invalid, SourceOptions, base, hugging_face, open_source
-from lengthwise.corpora.sources.formats import jsonl
 from tests.corpora.small_corpora import json_lines
 
 
@@ -117,7 +116,7 @@ class TestJSONLines:
         want = [f"{n}" + "x" * size for n, size in enumerate(sizes)]
         json_lines(file, want)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(jsonl, "PART_BYTES", part)
+            patch.setattr("lengthwise.corpora.sources.files.part_bytes", lambda size: part)
             assert texts(file) == [text.encode() for text in want]
 
 
@@ -174,7 +173,7 @@ def test_a_file_that_is_not_compressed(tmp_path: Path) -> None:
 
 
 def test_parts_depend_on_the_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.corpora.sources.files.PART_BYTES", 100)
+    monkeypatch.setattr("lengthwise.corpora.sources.files.part_bytes", lambda size: 100)
     for n in range(10):
         (tmp_path / f"{n}.txt").write_text("x" * 40)
     source = open_source(str(tmp_path), SourceOptions())
@@ -213,7 +212,7 @@ class TestHuggingFace:
         source = open_source(f"hf:{tmp_path}", SourceOptions())
         assert len(source.parts()) == 2
         assert texts(f"hf:{tmp_path}") == [f"text {n} {k}".encode() for n in range(2) for k in range(3)]
-        with pytest.raises(ConfigError, match="cannot be read: .*tst"):
+        with pytest.raises(ConfigError, match=r"cannot be read: .*tst"):
             records(f"hf:{tmp_path}", split="tst")
 
     def test_a_saved_dataset(self, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ Part = tuple[Piece, ...]
 
 
 def part_bytes(size: int) -> int:
-    """Return the size of the parts of a source of this size, a power of two, so that a small change of the source rarely matters."""
+    """Return the size of the parts of a source of this size: a power of two, which a small change of the source rarely changes."""
     return min(max(1 << (size // PARTS).bit_length(), MIN_PART), MAX_PART)
 
 
