@@ -25,7 +25,6 @@ from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.corpora.documents import Document
 from lengthwise.corpora.manifest import (
     COUNTS,
-    LENGTH_TYPE,
     NAME,
     SPLITS,
     Manifest,
@@ -223,7 +222,7 @@ class Preparation:
                 tokens=int(split.lengths.sum()),
                 bytes=split.bytes,
                 documents_sha256=split.documents_sha256,
-                lengths_sha256=write_file(folder / lengths_file(name), split.lengths.astype(LENGTH_TYPE).tobytes()),
+                lengths_sha256=write_file(folder / lengths_file(name), split.lengths.tobytes()),
                 shards=tuple(shards),
             )
         manifest = Manifest(
