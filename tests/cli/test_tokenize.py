@@ -1,8 +1,10 @@
 """`lengthwise tokenize`: prepare a corpus, show its documents, verify it."""
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,25 @@ def test_it_starts_without_torch(source: Path, tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.stderr == "False\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_stops_at_once_and_continues(here: Call, tmp_path: Path, number: int, code: int) -> None:
+    """One line says how to go on, and no worker stays."""
+    source = json_lines(tmp_path / "a.jsonl", (story(n % 3000) * 100 + str(n) for n in range(3000)))
+    words = ["tokenize", source, "--output", tmp_path / "out", "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lengthwise", *map(str, words)], stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "out.unfinished" / "parts").exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(number)
+    err = process.communicate(timeout=20)[1]
+    if process.returncode:  # it was not quicker
+        assert (process.returncode, err.strip()) == (
+            code,
+            "lengthwise: stopped; run the same command again to continue",
+        )
+        assert not (tmp_path / "out").exists()
+    assert here(*words).code == 0
