@@ -2,11 +2,11 @@
 
     python benchmarks/corpora.py [--folder DIR] [--gigabytes 5] [--rounds 3] [--workers 2]
 
-- `tokenizing`: the time of `lengthwise tokenize` (reading JSON lines, removing duplicates, writing and hashing shards), relative to
-  the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many threads, and
-  returns the IDs. Both are processes of their own, measured without their start, and alternate. `ratio` is that of the elapsed
-  times; `cpu_ratio`, that of the processor times, depends less on what else the machine does. The text is Python's standard library, several times, with a number in
-  front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
+- `tokenizing`: the time of `lengthwise tokenize` (its start, reading JSON lines, removing duplicates, writing and hashing shards),
+  relative to the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many
+  threads, and returns the IDs. Both are processes of their own and alternate. `ratio` is that of the elapsed times; `cpu_ratio`,
+  that of the processor times, depends less on what else the machine does. The text is Python's standard library, several times,
+  with a number in front of each document; the tokenizer is a byte-level BPE with 8,192 tokens.
 - `memory`: the largest resident memory of `lengthwise tokenize` with all its workers, for a tenth of the generated corpus and for
   all of it, and the resident memory of a process that reads batches from it, after the first and after the last part of 30,000
   batches. Tokens are bytes.
@@ -39,7 +39,7 @@ from lengthwise.tasks import Text, generator
 from lengthwise.training.setup import build
 from lengthwise.training.trainer import Trainer
 
-COPIES = 2  # of the standard library's text
+COPIES = 4  # of the standard library's text
 DOCUMENT = 5000  # bytes of a generated document
 BATCHES = 30_000
 
@@ -101,15 +101,12 @@ def alone(path: str, tokenizer: str, threads: int) -> None:
     print(json.dumps([time.perf_counter() - start, processor_time() - used]))
 
 
-def prepare(path: str, tokenizer: str, output: str, workers: int) -> None:
-    """Prepare a corpus, and print the seconds that this takes."""
-    from lengthwise.corpora.prepare import Preparation
-    from lengthwise.corpora.sources import SourceOptions, open_source
-
+def prepare(path: Path, tokenizer: Path, output: Path, workers: int) -> list[float]:
+    """Run `lengthwise tokenize`, and return its elapsed time and its processor time, with those of starting its processes."""
+    words = ["tokenize", path, "--tokenizer", tokenizer, "--output", output, "--workers", workers]
     start, used = time.perf_counter(), processor_time()
-    source = open_source(path, SourceOptions())
-    Preparation(source=source, tokenizer=tokenizer, output=Path(output), workers=workers).run()
-    print(json.dumps([time.perf_counter() - start, processor_time() - used]))
+    subprocess.run([sys.executable, "-m", "lengthwise", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    return [time.perf_counter() - start, processor_time() - used]
 
 
 def processor_time() -> float:
@@ -117,9 +114,9 @@ def processor_time() -> float:
     return sum(os.times()[:4])
 
 
-def own(*words: object) -> list[float]:
-    """Call a function of this file in a process of its own, and return the elapsed time and the processor time that it prints."""
-    command = [sys.executable, __file__, "--call", *map(str, words)]
+def apart(*words: object) -> list[float]:
+    """Call `alone` in a process of its own, and return the elapsed time and the processor time that it prints."""
+    command = [sys.executable, __file__, "--alone", *map(str, words)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -137,8 +134,8 @@ def tokenizing(folder: Path, rounds: int, workers: int) -> dict[str, Any]:
     for round_ in range(rounds):
         for count in (1, workers):
             output = folder / f"tokens-{round_}-{count}"
-            without = own("alone", path, tokenizer, count)
-            whole = own("prepare", path, tokenizer, output, count)
+            without = apart(path, tokenizer, count)
+            whole = prepare(path, tokenizer, output, count)
             shutil.rmtree(output)
             row = {
                 "workers": count,
@@ -238,8 +235,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--call"]:
-        function, *words = sys.argv[2:]
-        {"alone": alone, "prepare": prepare}[function](*words[:-1], int(words[-1]))
+    if sys.argv[1:2] == ["--alone"]:
+        alone(*sys.argv[2:4], int(sys.argv[4]))
     else:
         main()

@@ -43,7 +43,8 @@ class Comparison:
     encodings: NameList = None
     """The same names, comma-separated: rope,alibi,fire."""
     text: str | None = None
-    """Text to train on: a file, a folder, or python for Python's own manual, docstrings and source."""
+    """Text to train on: a file, a folder, a corpus of `lengthwise tokenize`, or python for Python's own manual, docstrings and
+    source."""
     glob: str = EVERY_FILE
     """Pattern of the files to read if --text is a folder."""
     task: str | None = None

@@ -159,7 +159,7 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
 def _records(file: Path, name: str) -> Iterator[Document]:
     """Yield the documents of a file that is compressed or has several of them. Each record is a group of its own."""
     form, size = format_of(name), 0
-    for piece, _ in form.pieces(file, name, file.stat().st_size):
+    for piece, _ in form.pieces(file, name, file.stat().st_size, MAX_BYTES):
         for record in form.read(file, piece, SourceOptions()):
             if isinstance(record, Invalid):
                 raise ConfigError(

@@ -62,14 +62,21 @@ class Job:
         facts = {"documents": len(index), "tokens": writer.tokens, "left_out": dict(sorted(writer.left_out.items()))}
         write_file(self.folder / f"{key}.json", json.dumps(facts).encode())
 
-    def load(self, key: str) -> tuple[np.ndarray[Any, Any], Counter[str]]:
-        """Return the index of a finished part and the numbers of documents that were left out."""
-        facts = json.loads((self.folder / f"{key}.json").read_bytes())
+    def index(self, key: str) -> np.ndarray[Any, Any]:
+        """Return the index of a finished part: a row for each document."""
+        facts = self._facts(key)
         path = self.folder / f"{key}.part"
         start = facts["tokens"] * self.tokenizer.dtype.itemsize
         if path.stat().st_size != start + facts["documents"] * INDEX.itemsize:
             raise ConfigError(f"{path} is damaged; delete the folder {self.folder.parent}, and tokenize again")
-        return np.fromfile(path, INDEX, facts["documents"], offset=start), Counter(facts["left_out"])
+        return np.fromfile(path, INDEX, facts["documents"], offset=start)
+
+    def left_out(self, key: str) -> Counter[str]:
+        """Return how many documents of a finished part were left out, by reason."""
+        return Counter(self._facts(key)["left_out"])
+
+    def _facts(self, key: str) -> dict[str, Any]:
+        return json.loads((self.folder / f"{key}.json").read_bytes())
 
 
 def valid_records(source: Source, part: Part, *, any_bytes: bool, leave_out_invalid: bool) -> Iterator[Record]:

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.corpora.documents import Document
 from lengthwise.corpora.manifest import (
     COUNTS,
-    LENGTH_TYPE,
     NAME,
     SPLITS,
     Manifest,
@@ -178,6 +177,7 @@ class Preparation:
         """Yield a function that makes calls in worker processes, or in this process if there is only one worker."""
         workers = min(self.workers, max(count, 1))
         inline = workers == 1
+        before = set(active_children())
         executor = nullcontext() if inline else ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
         with executor as pool, _environment(WITHOUT_THREADS):
 
@@ -198,9 +198,14 @@ class Preparation:
                         "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, with fewer "
                         "--workers if it happens again"
                     ) from None
-                finally:
+                except KeyboardInterrupt:  # do not wait for parts that can be tokenized again
+                    for child in set(active_children()) - before:
+                        child.terminate()
+                    raise
+                except Exception:
                     for future in futures:
                         future.cancel()
+                    raise
 
             yield run
 
@@ -223,7 +228,7 @@ class Preparation:
                 tokens=int(split.lengths.sum()),
                 bytes=split.bytes,
                 documents_sha256=split.documents_sha256,
-                lengths_sha256=write_file(folder / lengths_file(name), split.lengths.astype(LENGTH_TYPE).tobytes()),
+                lengths_sha256=write_file(folder / lengths_file(name), split.lengths.tobytes()),
                 shards=tuple(shards),
             )
         manifest = Manifest(

@@ -9,7 +9,8 @@ from lengthwise.corpora.documents import Document
 from lengthwise.values import ConfigError, near_miss
 
 MAX_DOCUMENT = 1 << 28  # bytes; a document is held in memory
-PART_BYTES = 1 << 24  # the least size of a part of several files, and the size of a part of one file
+PARTS = 128  # that a source is divided into, about; more if it is very large
+MIN_PART, MAX_PART = 1 << 20, 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Piece:
 
 
 Part = tuple[Piece, ...]
+
+
+def part_bytes(size: int) -> int:
+    """Return the size of the parts of a source of this size: a power of two, which a small change of the source rarely changes."""
+    return min(max(1 << (size // PARTS).bit_length(), MIN_PART), MAX_PART)
 
 
 class Source(ABC):

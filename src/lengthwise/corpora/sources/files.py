@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lengthwise.corpora.sources.base import PART_BYTES, Part, Piece, Record, Source, SourceOptions
+from lengthwise.corpora.sources.base import Part, Piece, Record, Source, SourceOptions, part_bytes
 from lengthwise.corpora.sources.formats import format_of
 from lengthwise.corpora.sources.listing import list_files, reason, signature
 from lengthwise.values import ConfigError
@@ -45,11 +45,12 @@ class FileSource(Source):
         parts: list[Part] = []
         pieces: list[Piece] = []
         total = 0
+        target = part_bytes(sum(size for size, *_ in self._signatures.values()))
         for name, (size, *_) in self._signatures.items():
-            for piece, weight in format_of(name).pieces(self._folder / name, name, size):
+            for piece, weight in format_of(name).pieces(self._folder / name, name, size, target):
                 pieces.append(piece)
                 total += weight
-                if total >= PART_BYTES:
+                if total >= target:
                     parts.append(tuple(pieces))
                     pieces, total = [], 0
         return [*parts, tuple(pieces)] if pieces else parts

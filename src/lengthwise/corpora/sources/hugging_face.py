@@ -10,13 +10,13 @@ from typing import Any
 
 from lengthwise.corpora.catalog import CATALOG
 from lengthwise.corpora.sources.base import (
-    PART_BYTES,
     Part,
     Piece,
     Record,
     Source,
     SourceOptions,
     missing_package,
+    part_bytes,
     record,
 )
 from lengthwise.corpora.sources.listing import list_files
@@ -125,7 +125,7 @@ class HuggingFaceSource(Source):
             if split not in saved:
                 raise ConfigError(f"{self.name} has no split {split!r}; available: {', '.join(saved)}")
             saved = saved[split]
-        shards = max(1, min(len(saved), saved.data.nbytes // PART_BYTES + 1))
+        shards = max(1, min(len(saved), saved.data.nbytes // part_bytes(saved.data.nbytes) + 1))
         return saved.to_iterable_dataset(num_shards=shards)
 
     def _newest_commit(self) -> str:
@@ -142,7 +142,8 @@ class HuggingFaceSource(Source):
         text = " ".join(str(error).split())[:300]
         advice = "" if self.folder else f", or download it: {_download(self.dataset)}"
         return ConfigError(
-            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and split{advice}"
+            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and "
+            f"split{advice}"
         )
 
 

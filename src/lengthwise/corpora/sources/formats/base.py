@@ -13,8 +13,8 @@ class Format(ABC):
 
     suffixes: ClassVar[tuple[str, ...]]
 
-    def pieces(self, path: Path, name: str, size: int) -> list[tuple[Piece, int]]:
-        """Return ranges of the file that can be read independently, each with its size in bytes."""
+    def pieces(self, path: Path, name: str, size: int, part: int) -> list[tuple[Piece, int]]:
+        """Return ranges of the file that can be read independently, each with its size in bytes: about `part`, if possible."""
         return [(Piece(name, 0, size), size)]
 
     @abstractmethod

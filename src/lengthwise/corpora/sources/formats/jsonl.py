@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from lengthwise.corpora.sources.base import MAX_DOCUMENT, PART_BYTES, Invalid, Piece, Record, SourceOptions, record
+from lengthwise.corpora.sources.base import MAX_DOCUMENT, Invalid, Piece, Record, SourceOptions, record
 from lengthwise.corpora.sources.compression import SUFFIXES, open_stream
 from lengthwise.corpora.sources.formats.base import Format
 from lengthwise.corpora.sources.formats.plain import BYTE_ORDER_MARK
@@ -18,10 +18,10 @@ class JSONLines(Format):
 
     suffixes = (".jsonl", ".ndjson", ".json")
 
-    def pieces(self, path: Path, name: str, size: int) -> list[tuple[Piece, int]]:
+    def pieces(self, path: Path, name: str, size: int, part: int) -> list[tuple[Piece, int]]:
         if path.suffix in SUFFIXES:
-            return super().pieces(path, name, size)
-        stops = [*range(PART_BYTES, size, PART_BYTES), size]
+            return super().pieces(path, name, size, part)
+        stops = [*range(part, size, part), size]
         starts = [0, *stops[:-1]]
         return [(Piece(name, start, stop), stop - start) for start, stop in zip(starts, stops, strict=True)]
 

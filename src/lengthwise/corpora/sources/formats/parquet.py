@@ -16,7 +16,7 @@ class Parquet(Format):
 
     suffixes = (".parquet",)
 
-    def pieces(self, path: Path, name: str, size: int) -> list[tuple[Piece, int]]:
+    def pieces(self, path: Path, name: str, size: int, part: int) -> list[tuple[Piece, int]]:
         with _open(path) as file:
             groups = file.metadata.num_row_groups
         return [(Piece(name, n, n + 1), size // groups) for n in range(groups)]

@@ -1,0 +1,412 @@
+"""Preparing corpora: what is in them, resuming after a kill, and what stops the preparation."""
+
+import gzip
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lengthwise.config import ConfigError
+from lengthwise.corpora import parts, planning, writing
+from lengthwise.corpora import prepare as preparing
+from lengthwise.corpora.manifest import SPLITS
+from lengthwise.corpora.prepared import PreparedCorpus
+from lengthwise.corpora.tokenizers import open_tokenizer
+from tests.corpora.small_corpora import content, json_lines, prepare, story
+
+
+@pytest.fixture(autouse=True)
+def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a few documents, also in child processes that import the package again."""
+    monkeypatch.setattr("lengthwise.corpora.sources.files.part_bytes", lambda size: 2000)
+
+
+def documents(corpus: PreparedCorpus, split: str) -> list[bytes]:
+    lengths = corpus.lengths(split)
+    starts = np.cumsum(lengths) - lengths
+    reader = corpus.reader(split)
+    pairs = zip(starts, lengths.tolist(), strict=True)
+    return [corpus.tokenizer.decode(reader.read(np.array([s]), n)[0].tolist()) for s, n in pairs]
+
+
+def held_out(text: bytes, share: float) -> bool:
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") < share * 2**64
+
+
+@given(
+    numbers=st.lists(st.integers(0, 30), min_size=2, max_size=60),
+    share=st.sampled_from([0.1, 0.5]),
+    shard=st.sampled_from([300, 1 << 20]),
+    tokenizer=st.sampled_from(["bytes", "bpe:300"]),
+)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_corpus_has_each_document_once(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], share: float, shard: int, tokenizer: str
+) -> None:
+    """Every text that is not empty, once, in order, in the split of its hash, whatever the tokenizer and the shards."""
+    folder = tmp_path_factory.mktemp("each")
+    texts = ["" if number == 0 else story(number) for number in numbers]
+    unique = [text.encode() for text in dict.fromkeys(texts) if text]
+    json_lines(folder / "a.jsonl", texts)
+    if len(unique) < 2:
+        with pytest.raises(ConfigError, match=r"has one document|has no document with text"):
+            prepare(folder / "a.jsonl", folder / "out", validation=share)
+        return
+    manifest = prepare(folder / "a.jsonl", folder / "out", validation=share, shard_bytes=shard, tokenizer=tokenizer)
+    corpus = PreparedCorpus(folder / "out")
+    train = [text for text in unique if not held_out(text, share)]
+    if 0 < len(train) < len(unique):
+        assert documents(corpus, "train") == train
+        assert documents(corpus, "validation") == [text for text in unique if held_out(text, share)]
+    else:  # one document is moved, so that both splits have one
+        assert sorted(documents(corpus, "train") + documents(corpus, "validation")) == sorted(unique)
+    assert manifest.left_out == {
+        reason: count
+        for reason, count in (("duplicate", len(texts) - texts.count("") - len(unique)), ("empty", texts.count("")))
+        if count
+    }
+    counted = np.bincount(
+        np.concatenate(
+            open_tokenizer(str(folder / "out") if tokenizer != "bytes" else "bytes").encode(documents(corpus, "train"))
+        ),
+        minlength=manifest.target_size,
+    )
+    assert corpus.unigram_counts().tolist() == counted.tolist()
+    for name in SPLITS:
+        sizes = [shard.tokens * np.dtype(manifest.dtype).itemsize for shard in manifest.split(name).shards]
+        assert all(
+            size <= shard or part.documents == 1 for size, part in zip(sizes, manifest.split(name).shards, strict=True)
+        )
+        assert manifest.split(name).bytes == sum(map(len, documents(corpus, name)))
+
+
+def test_documents_of_one_origin_stay_together(tmp_path: Path) -> None:
+    rows = [{"content": story(n), "repo": f"repo{n % 20}"} for n in range(200)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    prepare(tmp_path / "a.jsonl", tmp_path / "out", validation=0.4, field="content", origin="repo")
+    corpus = PreparedCorpus(tmp_path / "out")
+    repos = [{text.split()[-1] for text in map(bytes.decode, documents(corpus, name))} for name in SPLITS]
+    assert len(repos[0]) + len(repos[1]) == 200
+    groups = [{int(number.strip(".")) % 20 for number in numbers} for numbers in repos]
+    assert groups[0]
+    assert groups[1]
+    assert groups[0].isdisjoint(groups[1])
+
+
+def test_files_are_documents_and_their_names_decide(tmp_path: Path) -> None:
+    source = tmp_path / "texts"
+    source.mkdir()
+    for n in range(20):
+        (source / f"{n}.txt").write_text(story(n))
+    prepare(source, tmp_path / "out", validation=0.3)
+    names = [f"{n}.txt" for n in range(20) if held_out(f"{n}.txt".encode(), 0.3)]
+    texts = [story(int(name.removesuffix(".txt"))).encode() for name in sorted(names)]
+    assert documents(PreparedCorpus(tmp_path / "out"), "validation") == texts
+
+
+def test_every_number_of_workers_writes_the_same_bytes(tmp_path: Path) -> None:
+    for n in range(3):
+        json_lines(tmp_path / f"{n}.jsonl.gz", [story(k) for k in range(n, 150, 2)])
+    found = []
+    for workers in (1, 3):
+        prepare(
+            tmp_path,
+            tmp_path / f"out{workers}",
+            glob="*.jsonl.gz",
+            tokenizer="bpe:400",
+            workers=workers,
+            shard_bytes=2000,
+        )
+        found.append(content(tmp_path / f"out{workers}"))
+    assert found[0] == found[1]
+    assert len(found[0]) > 8, "several shards"
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_the_identity_is_that_of_documents_tokenizer_and_split(tmp_path: Path) -> None:
+    first = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(60)])
+    (tmp_path / "copy").mkdir()
+    copy = json_lines(tmp_path / "copy" / "b.jsonl.gz", [*(story(n) for n in range(60)), "", story(3)])
+    base = prepare(first, tmp_path / "1", validation=0.1).sha256
+    assert prepare(copy, tmp_path / "2", validation=0.1, shard_bytes=100).sha256 == base
+    assert prepare(first, tmp_path / "3", validation=0.3).sha256 != base
+    assert prepare(first, tmp_path / "4", validation=0.1, tokenizer="bpe:300").sha256 != base
+    fewer = json_lines(tmp_path / "c.jsonl", [story(n) for n in range(59)])
+    assert prepare(fewer, tmp_path / "5", validation=0.1).sha256 != base
+
+
+def test_training_a_tokenizer_gives_the_same_one_in_every_process(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", [story(n) for n in range(300)])
+    code = (
+        "import hashlib, json, sys; from lengthwise.corpora.tokenizers import train\n"
+        "texts = [json.loads(line)['text'].encode() for line in open(sys.argv[1])]\n"
+        "print(train(texts, 500).sha256)"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "a.jsonl")]
+    found = {subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(3)}
+    assert len(found) == 1
+
+
+# ---- interruptions ------------------------------------------------------------------------------------------------
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from lengthwise.corpora import parts, prepare, writing
+from lengthwise.corpora.sources import SourceOptions, files, open_source
+
+files.part_bytes = lambda size: 2000
+replace = writing.os.replace
+
+def slow(*names):  # time to be killed before and after every file is complete
+    time.sleep(0.002)
+    replace(*names)
+    time.sleep(0.002)
+
+writing.os.replace = slow
+if __name__ == "__main__":
+    source = open_source(sys.argv[1], SourceOptions())
+    print("begun", flush=True)
+    prepare.Preparation(
+        source=source, tokenizer=sys.argv[3], output=Path(sys.argv[2]), validation=0.2, workers=int(sys.argv[4]), shard_bytes=1500
+    ).run()
+"""
+
+
+def run_script(script: Path, *words: object, kill_at: float | None = None) -> float | None:
+    """Run the script. Return the seconds from its beginning to its end, or None if it was killed with all its workers."""
+    process = subprocess.Popen(
+        [sys.executable, str(script), *map(str, words)], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout
+    process.stdout.readline()
+    start = time.monotonic()
+    try:
+        process.wait(kill_at)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert process.returncode in (0, -signal.SIGKILL)
+    return time.monotonic() - start if process.returncode == 0 else None
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "workers", "kills"),
+    [
+        ("bytes", 1, 2),
+        pytest.param("bpe:300", 3, 8, marks=pytest.mark.slow),
+        pytest.param("bytes", 1, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_kills_at_random_moments_change_nothing(tmp_path: Path, tokenizer: str, workers: int, kills: int) -> None:
+    source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(120)])
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    seconds = run_script(script, source, tmp_path / "whole", tokenizer, workers)
+    assert seconds is not None
+    want = content(tmp_path / "whole")
+    chance = random.Random(kills)
+    ended = []
+    for _ in range(kills):
+        ended.append(
+            run_script(script, source, tmp_path / "out", tokenizer, workers, kill_at=chance.uniform(0, 0.8 * seconds))
+        )
+        if (tmp_path / "out").exists():
+            assert content(tmp_path / "out") == want, "a folder with the final name is complete"
+            for file in (tmp_path / "out").iterdir():
+                file.unlink()
+            (tmp_path / "out").rmdir()
+    assert None in ended
+    run_script(script, source, tmp_path / "out", tokenizer, workers)
+    assert content(tmp_path / "out") == want
+    assert not (tmp_path / "out.unfinished").exists()
+
+
+def test_an_interruption_before_and_after_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the middle of the manifest. What was finished before is not done again."""
+    source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(80)])
+    want_folder = tmp_path / "want"
+    prepare(source, want_folder, tokenizer="bpe:280", shard_bytes=1500)
+    want = content(want_folder)
+    replace, written = os.replace, []
+
+    class Kill(BaseException):
+        pass
+
+    def interrupted(draft: Any, path: Any) -> None:
+        name = Path(path).name
+        if name not in written:
+            written.append(name)
+            if len(written) % 2:
+                if Path(draft).is_dir():
+                    raise Kill
+                Path(draft).write_bytes(Path(draft).read_bytes()[:-1])  # as after a kill while it was written
+                raise Kill
+            replace(draft, path)
+            raise Kill
+        replace(draft, path)
+
+    monkeypatch.setattr(writing.os, "replace", interrupted)
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            prepare(source, tmp_path / "out", tokenizer="bpe:280", shard_bytes=1500)
+            break
+        except Kill:
+            assert not (tmp_path / "out" / "manifest.json").exists() or written[-1] == "out"
+    assert content(tmp_path / "out") == want
+    assert tries == len(written) + 1 > 30
+    assert "manifest.json" in written
+    assert "out" in written
+
+
+def test_the_same_call_again_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(40)])
+    first = prepare(source, tmp_path / "out")
+    monkeypatch.setattr(preparing.Job, "tokenize", None)  # cannot be called
+    assert prepare(source, tmp_path / "out") == first
+    assert not (tmp_path / "out.unfinished").exists()
+    for other in ({"validation": 0.2}, {"tokenizer": str(tmp_path / "gone.json")}):
+        with pytest.raises(ConfigError, match=r"is a corpus of another source|No such file"):
+            prepare(source, tmp_path / "out", **other)
+
+
+def test_a_changed_file_is_tokenized_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(2):
+        json_lines(tmp_path / f"{n}.jsonl", [story(k) for k in range(n, 40, 2)])
+
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "plan", stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(tmp_path, tmp_path / "out", glob="*.jsonl")
+    json_lines(tmp_path / "1.jsonl", ["changed", "text"])
+    prepare(tmp_path, tmp_path / "out", glob="*.jsonl")
+    corpus = PreparedCorpus(tmp_path / "out")
+    found = documents(corpus, "train") + documents(corpus, "validation")
+    assert sorted(found) == sorted([story(k).encode() for k in range(0, 40, 2)] + [b"changed", b"text"])
+
+
+def test_two_processes_do_not_prepare_the_same_corpus(tmp_path: Path) -> None:
+    import fcntl
+
+    source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(40)])
+    work = tmp_path / "out.unfinished"
+    work.mkdir()
+    with open(work / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="another process is preparing"):
+            prepare(source, tmp_path / "out")
+    prepare(source, tmp_path / "out")
+
+
+# ---- errors -------------------------------------------------------------------------------------------------------
+
+
+def test_invalid_input_leaves_nothing_behind(tmp_path: Path) -> None:
+    cases: dict[str, tuple[bytes, dict[str, Any], str]] = {
+        "latin1.txt": (
+            b"caf\xe9",
+            {"tokenizer": "bpe:300"},
+            r"latin1.txt: it is not UTF-8 text \(byte 0xe9 at offset 3\)",
+        ),
+        "binary.txt": (b"\0\1", {}, "binary.txt: it is not text"),
+        "field.jsonl": (b'{"txt": "a"}', {}, "field.jsonl, line 1: it has no field 'text'; did you mean 'txt'"),
+        "empty.txt": (b"", {}, r"has no document with text \(1 empty\)"),
+        "one.txt": (b"one", {}, "has one document"),
+        "cut.jsonl.gz": (gzip.compress(b'{"text": "a"}\n')[:-4], {}, "is damaged"),
+        "good.txt": (b"text", {"validation": 0.0}, "above 0 and below 1, got 0.0"),
+        "good2.txt": (b"text", {"workers": 0}, "workers must be at least 1"),
+        "good3.txt": (b"text", {"tokenizer": "bpe:12"}, "from 257 to 1,048,576 tokens, got 'bpe:12'"),
+        "good4.txt": (b"text", {"tokenizer": "bpe:many"}, "write bpe:4096"),
+        "good5.txt": (b"text", {"tokenizer": "byte"}, "did you mean 'bytes'"),
+    }
+    for name, (data, options, says) in cases.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ConfigError, match=says) as caught:
+            prepare(tmp_path / name, tmp_path / "out", **options)
+        assert "\n" not in str(caught.value)
+        if name not in ("empty.txt", "one.txt"):  # these were read to their end, which is worth keeping
+            assert not list(tmp_path.glob("out*")), name
+        assert not (tmp_path / "out").exists()
+        for left in (tmp_path / "out.unfinished").rglob("*"):
+            if left.is_file():
+                left.unlink()
+
+
+def test_invalid_documents_can_be_left_out(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": story(n)}) for n in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"other": 1}', "no json"]))
+    with pytest.raises(ConfigError, match="or leave such documents out with --skip-invalid"):
+        prepare(tmp_path / "a.jsonl", tmp_path / "out")
+    manifest = prepare(tmp_path / "a.jsonl", tmp_path / "out", skip_invalid=True)
+    assert manifest.left_out == {"invalid": 2}
+    assert manifest.train.documents + manifest.validation_split.documents == 30
+
+
+def test_an_error_in_a_worker_is_one_line(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", [story(n) for n in range(60)])
+    (tmp_path / "z.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigError, match=r"z.txt: it is not UTF-8 text") as caught:
+        prepare(tmp_path, tmp_path / "out", workers=2, tokenizer=str(trained(tmp_path)), glob="[az].*")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "z.txt").write_bytes("café".encode())
+    prepare(tmp_path, tmp_path / "out", workers=2, tokenizer=str(trained(tmp_path)), glob="[az].*")
+
+
+def trained(folder: Path) -> Path:
+    if not (folder / "tok").exists():
+        json_lines(folder / "source.jsonl", [story(n) for n in range(60)])
+        prepare(folder / "source.jsonl", folder / "tok", tokenizer="bpe:300")
+    return folder / "tok"
+
+
+def test_outputs_that_are_something_else(tmp_path: Path) -> None:
+    source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(30)])
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for name, says in {"file": "is a file", "folder": "is a folder with other files"}.items():
+        with pytest.raises(ConfigError, match=says):
+            prepare(source, tmp_path / name)
+    assert (tmp_path / "folder" / "mine").read_text() == "mine"
+    prepare(source, tmp_path / "empty")
+    assert (tmp_path / "empty" / "manifest.json").exists()
+
+
+def test_memory_of_a_plan() -> None:
+    """About 40 bytes for each document, as the module says, and not all of the index."""
+    count, chance = 200_000, np.random.default_rng(0)
+    index = np.zeros(count, parts.INDEX)
+    index["digest"] = np.frombuffer(chance.bytes(16 * count), "V16")
+    index["origin"], index["tokens"] = chance.integers(0, 2**63, count), 5
+    rows = np.split(index, 50)
+    job = SimpleNamespace(
+        tokenizer=open_tokenizer("bytes"), index=lambda key: rows[int(key)].copy(), left_out=lambda key: Counter()
+    )
+    tracemalloc.start()
+    planned = planning.plan(job, list(map(str, range(50))), 0.01, 1 << 29)  # type: ignore[arg-type]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(planned.splits["train"].lengths) > 0.9 * count
+    assert 20 * count < peak < 60 * count
