@@ -65,7 +65,7 @@ def measure(trained: TrainedRun, question: PositionShiftQuestion, on_progress: O
         base = None
         for shift in measured:
             logits = model(batch.inputs, positions=ids + shift)
-            values = required_scores(task.score(logits, batch), "score", task, len(batch))
+            values = required_scores(task.score(logits, batch), "score", task, batch.targets.shape)
             scores[shift].append(values.double().cpu())
             base = logits if base is None else base
             changes[shift] = max(changes[shift], _largest_change(logits, base, batch))
