@@ -41,15 +41,15 @@ class Quantity:
 class TrackedNumbers:
     """The tracked numbers of a model at every `interval` steps, including the step 0 and the last one.
 
-    `numbers`: how many there are in each row; if there are none, nothing is recorded. They are written into a tensor on the model's
+    `numbers`: how many there are in each row; if there are none, or no steps, nothing is recorded. They are written into a tensor on the model's
     device, so recording does not wait for it.
     """
 
     def __init__(self, model: Model, steps: int, steps_per_row: int, device: torch.device):
         self.quantities = _quantities(model) if isinstance(model, Decoder) else []
-        self.numbers = sum(quantity.size for quantity in self.quantities)
+        self.numbers = sum(quantity.size for quantity in self.quantities) if steps else 0
         rows = max(1, min(math.ceil(steps / steps_per_row), MAX_NUMBERS // max(1, self.numbers)))
-        self.interval = steps_per_row * math.ceil(steps / steps_per_row / rows)
+        self.interval = max(1, steps_per_row * math.ceil(steps / steps_per_row / rows))
         self.steps = [*range(0, steps, self.interval), steps]
         indices = (torch.tensor(quantity.entries, dtype=torch.long, device=device) for quantity in self.quantities)
         self._quantities_and_indices = list(zip(self.quantities, indices, strict=True))
