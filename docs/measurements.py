@@ -11,6 +11,7 @@ A new table is one function below, with the decorator `table`. Those of outside.
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -368,6 +369,26 @@ def training_loop(figures: dict[str, Any]) -> Rows:
         low, high = (100 * entry[end] for end in ("low", "high"))
         rows.append([name, f"{100 * entry['overhead']:.2f} ({low:.2f}-{high:.2f})"])
     return rows
+
+
+@table("corpora")
+def corpora(figures: dict[str, Any]) -> Rows:
+    text, memory, batch = figures["tokenizing"], figures["memory"], figures["batch"]
+    small, large = memory["tenth"], memory["whole"]
+    first, last = memory["reading_MB"][0], memory["reading_MB"][-1]
+    rows = [["measurement", "value", "relative to", "value", "ratio"]]
+    for workers, ratio in text["median_ratio"].items():
+        runs = [row for row in text["rounds"] if str(row["workers"]) == workers]
+        seconds = (statistics.median(row[name] for row in runs) for name in ("lengthwise_s", "tokenizers_s"))
+        whole, alone = (f"{value:.1f} s" for value in seconds)
+        name = f"preparing {text['text_MB']:.0f} MB of text, {workers} worker{'s' if workers != '1' else ''}"
+        rows.append([name, whole, "`tokenizers` alone", alone, f"{ratio:.2f}"])
+    row = [f"memory while preparing {large['GB']:g} GB, all processes", f"{large['peak_MB']:.0f} MB"]
+    rows.append([*row, f"{small['GB']:g} GB", f"{small['peak_MB']:.0f} MB", f"{memory['ratio_preparing']:.2f}"])
+    row = [f"memory after {last['batches']:,} batches of it", f"{last['all']} MB", f"{first['batches']:,} batches"]
+    rows.append([*row, f"{first['all']} MB", f"{memory['ratio_reading']:.2f}"])
+    row = ["reading a batch", f"{batch['batch_ms']:.2f} ms", "training step", f"{batch['step_ms']:.0f} ms"]
+    return [*rows, [*row, f"{batch['share']:.4f}"]]
 
 
 @table("task_speed")

@@ -5,6 +5,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ def as_bytes(text: bytes) -> np.ndarray:
     return np.frombuffer(text, np.uint8)
 
 
-def plain(documents: list[bytes], context: bytes, byte: int) -> float:
+def plain(documents: list[Any], context: Any, byte: int, symbols: int = 256) -> float:
     """The definition: (c(h w) + T(h) P(w | h')) / (c(h) + T(h)), counted one n-gram at a time."""
-    shorter = 1 / 256 if not context else plain(documents, context[1:], byte)
+    shorter = 1 / symbols if not context else plain(documents, context[1:], byte, symbols)
     size = len(context)
     after = Counter(d[i + size] for d in documents for i in range(len(d) - size) if d[i : i + size] == context)
     if not after:
@@ -64,6 +65,30 @@ def test_the_definition(order: int, portion: int, monkeypatch: pytest.MonkeyPatc
     piece = chance.integers(97, 101, 12).astype(np.uint8).tobytes()
     want = [plain(documents, piece[max(0, t - order + 1) : t], piece[t]) for t in range(len(piece))]
     np.testing.assert_allclose(np.exp(-model.nats([as_bytes(piece)])), [want], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "order"), [(5, 3), (1000, 3), (1626, 3), (2000, 3), (50_257, 3), (1 << 20, 3), (70_000, 2)]
+)
+def test_the_definition_for_tokens(symbols: int, order: int) -> None:
+    """Also where the codes of n-grams just fit into 32 bits, and where they do not."""
+    chance = np.random.default_rng(symbols)
+    used = np.array([0, 1, symbols // 2, symbols - 2, symbols - 1])
+    documents = [chance.choice(used, size).tolist() for size in (30, 1, 2, 25, 3)]
+    text = np.concatenate([np.array(d, np.uint32) for d in documents])
+    model = NgramModel(text, [len(d) for d in documents], order=order, symbols=symbols)
+    piece = [*chance.choice(used, 12).tolist(), min(3, symbols - 1), 1, 0]
+    want = [plain(documents, piece[max(0, t - order + 1) : t], piece[t], symbols) for t in range(len(piece))]
+    np.testing.assert_allclose(np.exp(-model.nats([piece])), [want], rtol=1e-12)
+
+
+def test_tokens_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match=r"text must be below 10, the number of symbols, got 10"):
+        NgramModel(np.array([1, 10], np.uint16), symbols=10)
+    with pytest.raises(ValueError, match=r"order must be between 1 and 3 for 1048577 symbols, got 4"):
+        NgramModel(np.array([1], np.uint32), order=4, symbols=(1 << 20) + 1)
+    with pytest.raises(ValueError, match=r"tokens must be between 0 and 9, got 3 to 10"):
+        NgramModel(np.array([1], np.uint16), symbols=10).nats([[3, 10]])
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])

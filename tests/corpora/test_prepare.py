@@ -279,13 +279,14 @@ def test_an_interruption_before_and_after_every_file(tmp_path: Path, monkeypatch
 
 def test_the_same_call_again_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(40)])
-    first = prepare(source, tmp_path / "out")
+    first = prepare(source, tmp_path / "out", tokenizer="bpe:300")
     monkeypatch.setattr(preparing.Job, "tokenize", None)  # cannot be called
-    assert prepare(source, tmp_path / "out") == first
+    monkeypatch.setattr(preparing, "train", None)
+    assert prepare(source, tmp_path / "out", tokenizer="bpe:300") == first
     assert not (tmp_path / "out.unfinished").exists()
-    for other in ({"validation": 0.2}, {"tokenizer": str(tmp_path / "gone.json")}):
-        with pytest.raises(ConfigError, match=r"is a corpus of another source|No such file"):
-            prepare(source, tmp_path / "out", **other)
+    for other in ({"validation": 0.2}, {"tokenizer": "bytes"}):
+        with pytest.raises(ConfigError, match=r"is a corpus of another source, tokenizer or option"):
+            prepare(source, tmp_path / "out", **{"tokenizer": "bpe:300"} | other)
 
 
 def test_a_changed_file_is_tokenized_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

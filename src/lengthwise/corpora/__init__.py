@@ -1,4 +1,5 @@
 """Texts for language modelling, as documents and as tokens. Nothing here imports torch.
 
-`tokenizers/` turns documents into tokens: bytes, or a tokenizer of the package `tokenizers`.
+`sources/` yields the documents of files, folders and datasets, and `tokenizers/` turns them into tokens. `prepare` writes a corpus
+of any size into a folder, which `prepared` reads; `in_memory` reads small texts as bytes. The task `Text` trains on both.
 """

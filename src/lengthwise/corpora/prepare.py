@@ -38,7 +38,7 @@ from lengthwise.corpora.planning import Plan, plan
 from lengthwise.corpora.shards import SHARD_BYTES, finish_shard, note_of
 from lengthwise.corpora.sources import Part, Source
 from lengthwise.corpora.tokenizers import FileTokenizer, Tokenizer, open_tokenizer, train, trained_size
-from lengthwise.corpora.writing import write_file
+from lengthwise.corpora.writing import sync_folder, write_file
 from lengthwise.values import ConfigError
 
 SUFFIX = ".unfinished"
@@ -110,10 +110,7 @@ class Preparation:
         parts = self.source.parts()
         if not parts:
             raise ConfigError(f"{self.source.name} has no documents; give a source with text")
-        tokenizer = self._tokenizer(work, parts, show)
-        job = Job(source=self.source, tokenizer=tokenizer, folder=work / "parts", leave_out_invalid=self.skip_invalid)
-        keys = [job.key(part) for part in parts]
-        fingerprint = self._fingerprint(job, keys)
+        fingerprint = self._fingerprint(parts)
         if (self.output / NAME).exists():
             manifest = read_manifest(self.output)
             if manifest.source.get("fingerprint") != fingerprint:
@@ -122,6 +119,9 @@ class Preparation:
                 )
             shutil.rmtree(work)
             return manifest
+        tokenizer = self._tokenizer(work, parts, show)
+        job = Job(source=self.source, tokenizer=tokenizer, folder=work / "parts", leave_out_invalid=self.skip_invalid)
+        keys = [job.key(part) for part in parts]
         pending = {key: part for key, part in zip(keys, parts, strict=True) if not job.is_finished(key)}
         with self._pool(job, len(pending)) as run:
             calls = [(_tokenize, (part,)) for part in pending.values()]
@@ -135,12 +135,19 @@ class Preparation:
         for file in (work / "corpus").iterdir():  # of an interrupted run before the source changed
             if file.name not in {*manifest.expected(), *manifest.files, NAME}:
                 file.unlink()
+        sync_folder(work / "corpus")
         os.replace(work / "corpus", self.output)
+        sync_folder(self.output.parent)
         shutil.rmtree(work)
         return manifest
 
-    def _fingerprint(self, job: Job, keys: Sequence[str]) -> str:
-        return hashlib.sha256(json.dumps([keys, self.validation, self.shard_bytes]).encode()).hexdigest()
+    def _fingerprint(self, parts: Sequence[Part]) -> str:
+        """Return a hash of everything that determines the corpus."""
+        is_trained = trained_size(self.tokenizer) is not None
+        tokenizer = self.tokenizer if is_trained else open_tokenizer(self.tokenizer).sha256
+        options = [self.validation, self.skip_invalid, self.shard_bytes]
+        content = [tokenizer, options, [self.source.state(part) for part in parts]]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def _tokenizer(self, work: Path, parts: Sequence[Part], show: Show) -> Tokenizer:
         """Return the tokenizer. One that has to be trained is stored as soon as it is."""

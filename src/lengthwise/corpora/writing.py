@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -45,6 +45,16 @@ def write_file(path: Path, data: bytes) -> str:
     with atomic_file(path) as file:
         file.write(data)
     return file.sha256
+
+
+def sync_folder(path: Path) -> None:
+    """Flush the entries of a folder to the disk, if the system can open folders."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def sha256_of(path: Path) -> str:

@@ -41,8 +41,8 @@ class Quantity:
 class TrackedNumbers:
     """The tracked numbers of a model at every `interval` steps, including the step 0 and the last one.
 
-    `numbers`: how many there are in each row; if there are none, or no steps, nothing is recorded. They are written into a tensor on
-    the model's device, so recording does not wait for it.
+    `numbers`: how many there are in each row; if there are none, or no steps, nothing is recorded. They are written into a tensor
+    on the model's device, so recording does not wait for it.
     """
 
     def __init__(self, model: Model, steps: int, steps_per_row: int, device: torch.device):
