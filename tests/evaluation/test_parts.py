@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lengthwise.analysis import findings
 from lengthwise.attention import KVCache
 from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import EvaluationError, Score, evaluate
 from lengthwise.positions import Randomized, Shift
+from lengthwise.report import render
 from lengthwise.store import open_store
 from lengthwise.studies import Study
 from lengthwise.tasks import Text
@@ -146,7 +148,7 @@ def test_scores_that_do_not_fit_are_refused() -> None:
         evaluate(AnyModel(), task, EvaluationConfig(lengths=(20,), tokens=60), train_length=16)
 
 
-def test_they_are_stored(tmp_path: Any) -> None:
+def test_they_are_stored_and_shown(tmp_path: Any) -> None:
     from lengthwise.studies import execute
 
     one = run(choose(ENCODINGS.find("nope")), steps=1, batch_size=2)
@@ -154,7 +156,11 @@ def test_they_are_stored(tmp_path: Any) -> None:
     assert execute(study, tmp_path, executor="inline").counts["done"] == 1
     with open_store(tmp_path) as store:
         (score,) = store.scores([one.key])
+        html = render(findings(store, "tiny"))
     rows = score.facts["details"]["by_position"]
     assert rows[-1]["last"] == 127
     assert sum(row["n"] for row in rows) == 256
     assert score.mean == pytest.approx(sum(row["mean"] * row["n"] for row in rows) / 256, rel=1e-5)
+    assert "Score by position" in html
+    assert "Targets of pieces with 128 bytes" in html
+    assert '<button type="button">64–127</button>' in html

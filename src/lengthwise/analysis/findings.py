@@ -9,6 +9,7 @@ from lengthwise.analysis.generated_answers import GeneratedAnswers
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
+from lengthwise.analysis.position_scores import PositionScores
 from lengthwise.metrics import Metric
 
 SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
@@ -96,7 +97,8 @@ class TaskFindings:
     `notes`: remarks of the task on its scores, for example that training and test share examples.
     `probes`: by the name of a probe, the summaries of its stored results; only of probes that have some.
     `baselines`: in the task's order, the simplest floor first; they are not ranked.
-    `generated_answers`: statistics of decoded answers, if answers were decoded.
+    `generated_answers`: statistics of decoded answers, if answers were decoded. `position_scores`: scores by position, if some are
+    stored.
     """
 
     title: str
@@ -114,6 +116,7 @@ class TaskFindings:
     probes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()
     generated_answers: GeneratedAnswers | None = None
+    position_scores: PositionScores | None = None
     trained: tuple[int, int] | None = None
 
     @property

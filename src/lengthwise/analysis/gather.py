@@ -23,6 +23,7 @@ from lengthwise.analysis.findings import (
 from lengthwise.analysis.generated_answers import generated_answers
 from lengthwise.analysis.intervals import of_scores, with_examples, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
+from lengthwise.analysis.position_scores import position_scores
 from lengthwise.analysis.protocol import (
     canonical,
     encoding_settings,
@@ -205,6 +206,13 @@ class _Panel:
             notes=self.notes(),
             probes=probe_summaries(probes, of_run, known, self.metric.limits),
             baselines=self.baselines(),
+            position_scores=position_scores(
+                {
+                    label: {length: [score for _, score in rows] for length, rows in by_length.items()}
+                    for label, by_length in zip(labels, self.scores.values(), strict=True)
+                },
+                self.metric.limits,
+            ),
             generated_answers=generated_answers(
                 {
                     label: [row for length in sorted(by_length) for row in by_length[length]]

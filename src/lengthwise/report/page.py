@@ -24,6 +24,7 @@ from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.generated_answers import generated_answers
+from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
@@ -157,6 +158,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "chapters": _chapters(task, looks),
         "generated_answers": generated_answers(task, looks),
+        "position_scores": position_scores(task, looks),
     }
 
 
