@@ -44,7 +44,7 @@ def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
     settings = {"max_length": 128} if make.__name__ == "Learned" else {}
     one = run(choose(make, **settings))
     (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=48)
+    (parts,), sizes = scored(one, batch_tokens=96)
     depends = any(encoding.depends_on_length() for encoding in build(one)[0].encodings)
     assert sizes == ([128] * 2 if depends else [48, 48, 32] * 2)
     assert depends == (make.__name__ in ("DynamicNTK", "DynamicYaRN", "LongRoPE"))
@@ -58,7 +58,7 @@ def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
 def test_parts_keep_the_positions_that_were_drawn(scheme: Any) -> None:
     one = run(choose(ENCODINGS.find("rope")), positions=scheme)
     (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=48)
+    (parts,), sizes = scored(one, batch_tokens=96)
     assert sizes == [48, 48, 32] * 2
     assert parts.mean == pytest.approx(whole.mean, rel=1e-6)
 
@@ -69,7 +69,7 @@ def test_a_mamba_too() -> None:
         training=TrainingConfig(train_length=16),
     )  # fmt: skip
     (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=48)
+    (parts,), sizes = scored(one, batch_tokens=96)
     assert sizes == [48, 48, 32] * 2
     assert parts.mean == pytest.approx(whole.mean, rel=1e-6)
 

@@ -74,7 +74,7 @@ def evaluate(
     depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
     `batch_tokens`: token slots per forward pass. It changes scores by rounding only. An example with more token slots is processed
-    in parts of this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
+    in parts of half this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
     `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
     grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
     faster.
@@ -285,9 +285,10 @@ class _Work:
             return
         model: Any = self.model
         cache = model.new_cache(capacity=slots)
-        for start in range(0, slots, self.batch_tokens):
+        size = max(1, self.batch_tokens // 2)  # tables and rotations for all keys take memory, too
+        for start in range(0, slots, size):
             self.check_stop()
-            part = slice(start, start + self.batch_tokens)
+            part = slice(start, start + size)
             own_positions = {} if positions is None else {"positions": positions[:, part]}
             inputs, targets, scored = (x[:, part] for x in (batch.inputs, batch.targets, batch.scored))
             yield model(inputs, cache=cache, **own_positions), Batch(inputs, targets, scored)

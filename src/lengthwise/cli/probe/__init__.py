@@ -39,7 +39,7 @@ def command(
     json: bool = False,
     **options: Any,
 ) -> int:
-    """Measure attention inside trained models. Results are stored and shown in the report.
+    """Measure attention, biases and logits inside trained models. Results are stored and shown in the report.
 
     {probes}
 
