@@ -11,7 +11,6 @@ A new table is one function below, with the decorator `table`. Those of outside.
 
 import json
 import re
-import statistics
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -376,19 +375,30 @@ def corpora(figures: dict[str, Any]) -> Rows:
     text, memory, batch = figures["tokenizing"], figures["memory"], figures["batch"]
     small, large = memory["tenth"], memory["whole"]
     first, last = memory["reading_MB"][0], memory["reading_MB"][-1]
-    rows = [["measurement", "value", "relative to", "value", "ratio"]]
-    for workers, ratio in text["median_ratio"].items():
-        runs = [row for row in text["rounds"] if str(row["workers"]) == workers]
-        seconds = (statistics.median(row[name] for row in runs) for name in ("lengthwise_s", "tokenizers_s"))
-        whole, alone = (f"{value:.1f} s" for value in seconds)
-        name = f"preparing {text['text_MB']:.0f} MB of text, {workers} worker{'s' if workers != '1' else ''}"
-        rows.append([name, whole, "`tokenizers` alone", alone, f"{ratio:.2f}"])
-    row = [f"memory while preparing {large['GB']:g} GB, all processes", f"{large['peak_MB']:.0f} MB"]
-    rows.append([*row, f"{small['GB']:g} GB", f"{small['peak_MB']:.0f} MB", f"{memory['ratio_preparing']:.2f}"])
-    row = [f"memory after {last['batches']:,} batches of it", f"{last['all']} MB", f"{first['batches']:,} batches"]
-    rows.append([*row, f"{first['all']} MB", f"{memory['ratio_reading']:.2f}"])
-    row = ["reading a batch", f"{batch['batch_ms']:.2f} ms", "training step", f"{batch['step_ms']:.0f} ms"]
-    return [*rows, [*row, f"{batch['share']:.4f}"]]
+    rows = [["measurement", "value, MB or ms", "relative to", "ratio (range)"]]
+    for workers in text["median_ratio"]:
+        for name, kind in (("ratio", "time"), ("cpu_ratio", "processor time")):
+            ratios = [row[name] for row in text["rounds"] if str(row["workers"]) == workers]
+            middle = f"{text[f'median_{name}'][workers]:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+            measured = f"{kind} to prepare {text['text_MB']:.0f} MB, {workers} worker{'s' if workers != '1' else ''}"
+            rows.append([measured, "", "`tokenizers` alone", middle])
+    preparing = [
+        f"memory to prepare {large['GB']:g} GB, all processes",
+        f"{large['peak_MB']:.0f}",
+        f"{small['GB']:g} GB",
+    ]
+    reading = [
+        f"memory after {last['batches']:,} batches of {large['GB']:g} GB",
+        f"{last['all']}",
+        f"{first['batches']} batches",
+    ]
+    share = f"{batch['share']:.4f} ({batch['low']:.4f}-{batch['high']:.4f})"
+    return [
+        *rows,
+        [*preparing, f"{memory['ratio_preparing']:.2f}"],
+        [*reading, f"{memory['ratio_reading']:.2f}"],
+        ["time to read a batch", f"{batch['batch_ms']:.2f}", "a training step", share],
+    ]
 
 
 @table("task_speed")

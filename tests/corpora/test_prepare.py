@@ -27,6 +27,7 @@ from lengthwise.corpora.manifest import SPLITS
 from lengthwise.corpora.prepared import PreparedCorpus
 from lengthwise.corpora.tokenizers import open_tokenizer
 from tests.corpora.small_corpora import content, json_lines, prepare, story
+from tests.corpora.small_tokenizers import saved, word_level
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +93,15 @@ def test_a_corpus_has_each_document_once(
             size <= shard or part.documents == 1 for size, part in zip(sizes, manifest.split(name).shards, strict=True)
         )
         assert manifest.split(name).bytes == sum(map(len, documents(corpus, name)))
+
+
+def test_documents_without_tokens_are_empty(tmp_path: Path) -> None:
+    """Of spaces alone, a tokenizer that divides at spaces makes nothing."""
+    json_lines(tmp_path / "a.jsonl", [*(story(n) for n in range(30)), " \n ", "  "])
+    tokenizer = saved(tmp_path / "words", word_level())
+    manifest = prepare(tmp_path / "a.jsonl", tmp_path / "out", tokenizer=str(tokenizer))
+    assert manifest.left_out == {"empty": 2}
+    assert PreparedCorpus(tmp_path / "out").lengths("train").min() > 0
 
 
 def test_documents_of_one_origin_stay_together(tmp_path: Path) -> None:

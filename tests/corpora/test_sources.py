@@ -1,11 +1,14 @@
 """Sources: the formats of files with their oddities, and what makes a source unusable."""
 
 import gzip
+import io
 import json
 import os
+import pickle
 import time
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -238,14 +241,43 @@ class TestHuggingFace:
         ) as caught:
             open_source("hf:someone/something", SourceOptions())
         assert time.monotonic() - start < 5
-        assert "--local-dir something` on a machine with a network" in str(caught.value)
+        assert "--local-dir something` on a machine with a network, then `lengthwise tokenize hf:something`" in str(
+            caught.value
+        )
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         with pytest.raises(ConfigError, match="HF_HUB_OFFLINE is set"):
             open_source("hf:someone/something", SourceOptions())
 
+    def test_a_dataset_of_the_hub_is_fixed_at_its_newest_commit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With a hub that is a folder here."""
+        import datasets
+        import huggingface_hub
+
+        json_lines(tmp_path / "a.jsonl", ["one", "two"])
+        calls, load = [], datasets.load_dataset
+
+        def from_folder(*arguments: Any, revision: Any, **options: Any) -> Any:
+            calls.append((*arguments, revision))
+            return load(str(tmp_path), **options)
+
+        monkeypatch.setattr(hugging_face, "_unreachable", lambda endpoint: "")
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: SimpleNamespace(sha="c0ffee"))
+        monkeypatch.setattr(datasets, "load_dataset", from_folder)
+        source = open_source("hf:some/data:part", SourceOptions())
+        (part,) = source.parts()
+        again = pickle.loads(pickle.dumps(source))  # as a worker receives it
+        assert [record.data for record in again.read(part)] == [b"one", b"two"]
+        assert calls == [("some/data", "part", "c0ffee")] * 2
+        state = source.state(part)
+        monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: SimpleNamespace(sha="decaf"))
+        assert open_source("hf:some/data:part", SourceOptions()).state(part) != state
+
     def test_a_hub_that_never_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hugging_face, "TIMEOUT", 0.05)
-        monkeypatch.setattr(hugging_face.urllib.request, "urlopen", lambda *a, **k: time.sleep(5))
+        monkeypatch.setattr(hugging_face.urllib.request, "urlopen", lambda *a, **k: time.sleep(0.3) or io.BytesIO())
         assert hugging_face._unreachable("http://a") == "no answer from http://a in 0 s"
 
     @pytest.mark.parametrize("name", CATALOG)

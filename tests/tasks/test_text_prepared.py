@@ -112,6 +112,14 @@ def test_the_key_depends_on_the_content_alone(tmp_path: Path) -> None:
         choose(Text, path=str(moved))
 
 
+def test_the_built_in_text_is_never_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus(tmp_path).rename(tmp_path / "python:manual")
+    monkeypatch.chdir(tmp_path)
+    settings = dict(choose(Text, path="python:manual").settings)
+    assert (settings["path"], settings["validation"]) == ("python:manual", 0.1)
+    assert dict(choose(Text, path="./python:manual").settings)["validation"] == 0.2
+
+
 def test_a_corpus_that_changed_is_refused(tmp_path: Path) -> None:
     first = corpus(tmp_path)
     choice = choose(Text, path=str(first))

@@ -230,7 +230,11 @@ def _copy_sizes(source: Tokenizer | Manifest, data: TextData) -> None:
 def open_text(path: str, glob: str, validation: float) -> TextData:
     """Return the text at `path`. A folder that `lengthwise tokenize` wrote has its own split, so `validation` does not count."""
     path = in_memory.absolute(path)
-    return PreparedText(path) if is_prepared(Path(path)) else TextInMemory(path, glob, validation)
+    return PreparedText(path) if _is_prepared(path) else TextInMemory(path, glob, validation)
+
+
+def _is_prepared(path: str) -> bool:
+    return not in_memory.is_built_in(path) and is_prepared(Path(path))
 
 
 def identity(path: str, glob: str, validation: float, default: float) -> dict[str, Any]:
@@ -238,7 +242,7 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
 
     `default`: the share that stands for that of a prepared corpus.
     """
-    if not is_prepared(Path(path)):
+    if not _is_prepared(path):
         return {"sha256": in_memory.read(path, glob).sha256, "validation": validation}
     manifest = PreparedCorpus(Path(path)).manifest
     if validation not in (default, manifest.validation):
@@ -251,4 +255,4 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
 
 def unit_of(path: str) -> str:
     """Return what a length counts: "bytes", or "tokens" of a prepared corpus."""
-    return PreparedCorpus(Path(path)).manifest.unit if is_prepared(Path(path)) else ByteTokenizer.unit
+    return PreparedCorpus(Path(path)).manifest.unit if _is_prepared(path) else ByteTokenizer.unit

@@ -28,7 +28,8 @@ TIMEOUT = 5.0  # seconds until the hub counts as unreachable; `datasets` itself 
 
 
 class HuggingFaceSource(Source):
-    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER`, a copy of one or what `save_to_disk` wrote.
+    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER[:CONFIGURATION]`, a copy of one; or `hf:FOLDER`, what
+    `save_to_disk` wrote.
 
     A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the network. Each
     shard of the stream, which is a file of the dataset, is a part.
@@ -39,8 +40,11 @@ class HuggingFaceSource(Source):
     def __init__(self, text: str, options: SourceOptions):
         self.options, self.name = options, text
         location = text.removeprefix(PREFIX)
-        self.folder = Path(location).expanduser() if Path(location).expanduser().is_dir() else None
-        self.dataset, _, self.configuration = (location, "", "") if self.folder else location.partition(":")
+        self.dataset, _, self.configuration = location.partition(":")
+        if Path(location).expanduser().is_dir():  # also if its name contains a colon
+            self.dataset, self.configuration = location, ""
+        folder = Path(self.dataset).expanduser()
+        self.folder = folder if self.dataset and folder.is_dir() else None
         if not self.dataset.strip():
             raise ConfigError(f"{text!r} names no dataset; write hf:NAME, hf:NAME:CONFIGURATION or hf:FOLDER")
         if self.folder:
@@ -149,11 +153,11 @@ class HuggingFaceSource(Source):
 
 def _download(dataset: str) -> str:
     folder = dataset.rpartition("/")[2] or "FOLDER"
-    command, fields = f"hf download --repo-type dataset {dataset} --local-dir {folder}", ""
+    command, source = f"hf download --repo-type dataset {dataset} --local-dir {folder}", f"hf:{folder}"
     for published in CATALOG.values():
         if published.dataset == dataset:
-            command, fields = published.download(folder), published.options
-    return f"`{command}` on a machine with a network, then `lengthwise tokenize {folder}{fields}`"
+            command, source = published.download(folder), f"{folder}{published.options}"
+    return f"`{command}` on a machine with a network, then `lengthwise tokenize {source}`"
 
 
 def _require_hub(dataset: str) -> None:
