@@ -400,6 +400,10 @@ def test_outputs_that_are_something_else(tmp_path: Path) -> None:
     for name, says in {"file": "is a file", "folder": "is a folder with other files"}.items():
         with pytest.raises(ConfigError, match=says):
             prepare(source, tmp_path / name)
+    for output in (tmp_path / "corpus", tmp_path / "empty" / ".." / "a" / "b", tmp_path):
+        with pytest.raises(ConfigError, match=r"lies in the source|is a folder with other files"):
+            prepare(tmp_path, output)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "file", "folder", "empty"}
     assert (tmp_path / "folder" / "mine").read_text() == "mine"
     prepare(source, tmp_path / "empty")
     assert (tmp_path / "empty" / "manifest.json").exists()
