@@ -63,8 +63,8 @@ def part_bytes(size: int) -> int:
 class Source(ABC):
     """Documents in a fixed order, divided into parts that can be read independently. It can be sent to other processes.
 
-    `name`: for messages and manifests; it contains no folder of this machine. `folder`: a folder in which every new file would become
-    a part of the source, or None.
+    `name`: for messages and manifests; it contains no folder of this machine. `folder`: a folder in which every new file would
+    become a part of the source, or None.
     """
 
     form: ClassVar[str]  # how users write the name of such a source
