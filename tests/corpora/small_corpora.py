@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lengthwise.corpora.manifest import Manifest
 from lengthwise.corpora.prepare import Preparation
+from lengthwise.corpora.prepared import PreparedCorpus
 from lengthwise.corpora.sources import SourceOptions, open_source
 
 WORDS = [
@@ -53,3 +56,11 @@ def prepare(source: Path | str, output: Path, *, tokenizer: str = "bytes", **set
 
 def content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def documents(corpus: PreparedCorpus, split: str) -> list[bytes]:
+    lengths = corpus.lengths(split)
+    starts = np.cumsum(lengths) - lengths
+    reader = corpus.reader(split)
+    pairs = zip(starts, lengths.tolist(), strict=True)
+    return [corpus.tokenizer.decode(reader.read(np.array([s]), n)[0].tolist()) for s, n in pairs]

@@ -82,6 +82,10 @@ class Preparation:
         """
         work = self.output.with_name(self.output.name + SUFFIX)
         self._require_free(self.output)
+        if (folder := self.source.folder) and self.output.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"--output {self.output} lies in the source, so it would become a part of it; name a folder elsewhere"
+            )
         try:
             work.mkdir(parents=True, exist_ok=True)
             with cache_folder.locked(work / "lock", 0.0, what="preparing this corpus") as is_locked:

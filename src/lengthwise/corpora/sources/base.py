@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from lengthwise.corpora.documents import Document
@@ -62,11 +63,13 @@ def part_bytes(size: int) -> int:
 class Source(ABC):
     """Documents in a fixed order, divided into parts that can be read independently. It can be sent to other processes.
 
-    `name`: for messages and manifests; it contains no folder of this machine.
+    `name`: for messages and manifests; it contains no folder of this machine. `folder`: a folder in which every new file would
+    become a part of the source, or None.
     """
 
     form: ClassVar[str]  # how users write the name of such a source
     name: str
+    folder: Path | None = None
 
     @classmethod
     @abstractmethod

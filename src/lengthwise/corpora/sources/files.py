@@ -21,6 +21,7 @@ class FileSource(Source):
         try:
             if path.is_dir():
                 names, signatures = list_files(path, options.glob)
+                self.folder = path if "/" in options.glob else None
                 self._folder = path
             else:
                 names, signatures = (path.name,), (signature(path.stat()),)

@@ -1,5 +1,7 @@
 """Datasets of Hugging Face, from the hub or from a folder, read as streams."""
 
+import hashlib
+import json
 import os
 import threading
 import urllib.error
@@ -50,7 +52,8 @@ class HuggingFaceSource(Source):
         if self.folder:
             self.name = f"{PREFIX}{self.folder.name}"
             names, signatures = list_files(self.folder, "**/*")
-            self.revision = str([[name, *s[:2]] for name, s in zip(names, signatures, strict=True)])
+            files = [[name, *s[:2]] for name, s in zip(names, signatures, strict=True)]
+            self.revision = hashlib.sha256(json.dumps(files).encode()).hexdigest()
         else:
             _require_hub(self.dataset)
             self.revision = self._newest_commit()

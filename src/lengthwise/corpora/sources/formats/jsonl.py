@@ -50,7 +50,7 @@ class JSONLines(Format):
 
 def _parsed(line: bytes, where: str, options: SourceOptions) -> Record:
     try:
-        values = json.loads(line)
+        values = json.loads(line.decode())  # of bytes, `json` would guess the encoding
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or ("it is nested too deeply" if isinstance(error, RecursionError) else "")
         reason = reason or "it is not UTF-8"
