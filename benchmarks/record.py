@@ -32,12 +32,13 @@ def processor() -> str:
 
 def command() -> str:
     """Return the command that runs, as others can repeat it: of a path on this machine its last part stays."""
-    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(_without_folders, sys.argv[1:])]
+    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(without_folders, sys.argv[1:])]
     return shlex.join(["python", *words])
 
 
-def _without_folders(word: str) -> str:
-    option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
+def without_folders(word: str) -> str:
+    """Return a word of a command, an absolute path in it (`--results=/a/b`, `text=/a/b`) without its folders."""
+    option, equals, value = word.rpartition("=")
     path = Path(value).expanduser()
     return f"{option}{equals}{path.name}" if path.is_absolute() else word
 

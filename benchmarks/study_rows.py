@@ -9,10 +9,11 @@ reciprocal ranks. A study that is not finished is refused, because its rows woul
 
 import argparse
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from record import save
+from record import save, without_folders
 
 from lengthwise.analysis import findings, ranking
 from lengthwise.config import ConfigError
@@ -44,7 +45,7 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
     order = ranking(found.tasks)
     return {
         "study": study,
-        "command": known[study].command,
+        "command": shlex.join(map(without_folders, shlex.split(known[study].command))),
         "runs": [
             {
                 "key": run.key,
