@@ -56,8 +56,8 @@ def test_labels_say_where_the_weights_are_from() -> None:
     (short,) = continued([parent], ["yarn:factor=4"], steps=1)
     (long,) = continued([zero], steps=5, train_length=8)
     assert zero.label == "YaRN(factor=4.0) from RoPE"
-    assert short.label == "YaRN(factor=4.0) from RoPE, 1 step"
-    assert long.label == "YaRN(factor=4.0) from (YaRN(factor=4.0) from RoPE), 5 steps at 8"
+    assert short.label == "YaRN(factor=4.0) from RoPE (1 step)"
+    assert long.label == "YaRN(factor=4.0) from (YaRN(factor=4.0) from RoPE) (5 steps at 8)"
     assert long.lineage == (long, zero, parent)
 
 
@@ -226,7 +226,7 @@ def test_the_report_compares_children_with_their_parents(tmp_path: Path) -> None
     assert [series.label for series in task.series] == [
         "RoPE",
         "YaRN(factor=2.0) from RoPE",
-        "YaRN(factor=2.0) from RoPE, 2 steps at 8",
+        "YaRN(factor=2.0) from RoPE (2 steps at 8)",
     ]
     assert task.train_length == 4, "that of the first training"
     assert all(len(point.seeds) == 2 for series in task.series for point in series.points)

@@ -110,7 +110,7 @@ class Run(Config):
         """Return the encoding's label with the position scheme, such as `RoPE with Randomized(max_length=512)`, or "Mamba".
 
         `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source differs. A run
-        with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE, 100 steps at 1024`.
+        with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE (100 steps at 1024)`.
         """
         scheme = self.training.positions
         own = "Mamba" if self.model.mixer is not None else self._encoding_label()
@@ -120,7 +120,7 @@ class Run(Config):
         inherited = self.parent.label if self.parent.parent is None else f"({self.parent.label})"
         steps, length = self.training.steps, self.training.train_length
         at = f" at {length}" if length != self.parent.training.train_length else ""
-        return f"{own} from {inherited}" + (f", {steps} step{'s' if steps > 1 else ''}{at}" if steps else "")
+        return f"{own} from {inherited}" + (f" ({steps} step{'s' if steps > 1 else ''}{at})" if steps else "")
 
     def _encoding_label(self) -> str:
         name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)

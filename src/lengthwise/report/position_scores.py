@@ -23,7 +23,7 @@ def position_scores(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, 
     return {
         "length": f"{found.length:,}",
         "panel": line_panel(
-            "Score by position",
+            f"Pieces with {found.length:,} {task.unit}",
             f"{task.title}, score by position at length {found.length:,}",
             f"{task.metric_label}, {task.metric.better} is better",
             f"{task.unit} before the target",
