@@ -74,7 +74,8 @@ def evaluate(
     depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
     `batch_tokens`: token slots per forward pass. It changes scores by rounding only. An example with more token slots is processed
-    in parts of half this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
+    in parts of half this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current
+    length.
     `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
     grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
     faster.
