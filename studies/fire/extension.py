@@ -5,7 +5,7 @@ and after 100 steps at the longer length?
 Expectation (written before the first run): without training, every method is better than plain RoPE at four times the training
 length; PI is the worst of them at the training length itself, and the dynamic methods lose nothing there. After fine-tuning, all
 methods lie within 0.05 nats per byte of each other at four times the length, and so does plain RoPE.
-Outcome (trained and evaluated on novels): without training, every method but PI is better than RoPE at four times the training
+Outcome: on novels, without training, every method but PI is better than RoPE at four times the training
 length; PI fails at every length. The dynamic methods lose nothing at the training length. After 100 steps, all methods but PI lie
 within 0.05 nats per byte of each other at four times the length, and so does RoPE. With the same targets at every length, the gaps
 are wider: at four times the length, before training, RoPE has 3.44 nats per byte, dynamic NTK 2.85, YaRN and dynamic YaRN 1.80.

@@ -20,6 +20,8 @@ NEEDED = {
     "inspect": ["alibi"],
     "probe": ["attended-distance", "3f9a"],
     "pretrained": ["folder"],
+    "tokenize": ["folder", "--output", "corpus"],
+    "bench": [],
 }
 NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]
 

@@ -109,7 +109,8 @@ class Text(Task):
                 "changed; restore the old text, or leave sha256 out"
             )
         self.documents = self.data.documents
-        self.unit, self.vocab_size, self.output_size = self.data.unit, self.data.vocab_size, self.data.vocab_size
+        self.unit = self.data.unit  # type: ignore[misc]
+        self.vocab_size = self.output_size = self.data.vocab_size
         longest = self.documents["test"].longest
         self.chunk = chunk if longest >= chunk else 1 << (longest.bit_length() - 1)
 
