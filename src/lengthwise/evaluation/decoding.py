@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
+from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, Task
-from lengthwise.tasks.sequences import SequenceTask
 
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer
@@ -18,13 +18,13 @@ MAX_CHARACTERS = 2000  # of a stored answer
 PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
-def decodable(task: Task, scheme: PositionScheme) -> SequenceTask:
+def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
     """Return the task as one whose answers can be decoded token by token.
 
     Raises `ConfigError` if the task has no answers, or if the position scheme does not assign 0, 1, 2, ... in evaluation:
     decoded tokens get consecutive positions.
     """
-    if not isinstance(task, SequenceTask):
+    if not isinstance(task, AnswerTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     is_consecutive = isinstance(scheme, Consecutive) or (
         isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
@@ -39,7 +39,7 @@ def decodable(task: Task, scheme: PositionScheme) -> SequenceTask:
 
 def greedy_decode(
     model: nn.Module,
-    task: SequenceTask,
+    task: AnswerTask,
     batch: Batch,
     length: int,
     before_token: Callable[[], None] | None = None,

@@ -26,6 +26,7 @@ from lengthwise.tasks.pcfg import PCFG
 from lengthwise.tasks.polynomial import Polynomial
 from lengthwise.tasks.reverse import Reverse
 from lengthwise.tasks.scan import SCAN
+from lengthwise.tasks.scrolls import Scrolls
 from lengthwise.tasks.sorting import Sorting
 from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.text import Text
@@ -60,6 +61,7 @@ TASKS = Registry(
         ParityFunction,
         SparseParity,
         PFA,
+        Scrolls,
     ),
     plural="tasks",
 )
@@ -86,6 +88,7 @@ __all__ = [
     "QuadraticRegression",
     "ReLUNetwork",
     "Reverse",
+    "Scrolls",
     "Sorting",
     "SparseDisjunction",
     "SparseLinearRegression",
