@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from lengthwise.values import ConfigError, join_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Example:
     """An input and the texts that are accepted as its answer, of which the first one is trained on. At least one.
 
     `group`: a name that examples of one question share (the answers of MultiRC). Empty: the example is a group of its own.
+    `dataset`: the data set, for examples of several.
     """
 
     input: str
     references: tuple[str, ...]
     group: str = ""
+    dataset: str = ""
 
 
 class ExampleSet(ABC):

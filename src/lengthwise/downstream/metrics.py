@@ -249,6 +249,13 @@ def all_match(labels: Sequence[str], answers: Answers) -> Floats:
     return (whole[index] * len(correct) / (len(groups) * sizes[index])).astype(np.float64)
 
 
+def mean_of_groups(labels: Sequence[str], answers: Answers) -> Floats:
+    """The mean over groups of their accuracies, as numbers whose mean it is: MNLI's matched and mismatched examples."""
+    correct = accuracy(labels, answers)
+    groups, index, sizes = np.unique(list(answers.groups), return_inverse=True, return_counts=True)
+    return correct * len(correct) / (len(groups) * sizes[index])
+
+
 def _numbers(answers: Answers) -> tuple[Floats, Floats]:
     try:
         true = np.array([float(texts[0]) for texts in answers.references])
@@ -294,7 +301,8 @@ F1_AND_EXACT_MATCH = AnswerMetric(
 
 
 def of_classes(*names: str, labels: Sequence[str]) -> AnswerMetric:
-    """Return the mean of metrics of answers that are one of `labels`: "accuracy", "F1", "macro F1", "Matthews", "all match".
+    """Return the mean of metrics of answers that are one of `labels`: "accuracy", "F1", "macro F1", "Matthews", "all match",
+    "accuracy of groups".
 
     For "F1", the second label is the positive one.
     """
@@ -309,4 +317,5 @@ CLASS_METRICS: dict[str, Callable[[Sequence[str], Answers], Floats]] = {
     "macro F1": macro_f1,
     "Matthews": matthews,
     "all match": all_match,
+    "accuracy of groups": mean_of_groups,
 }

@@ -20,6 +20,7 @@ from lengthwise.tasks.functions.sparse_linear import SparseLinearRegression
 from lengthwise.tasks.functions.sparse_parity import SparseParity
 from lengthwise.tasks.functions.threshold import Threshold
 from lengthwise.tasks.functions.tree import DecisionTree
+from lengthwise.tasks.glue import Glue
 from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
@@ -62,6 +63,7 @@ TASKS = Registry(
         SparseParity,
         PFA,
         Scrolls,
+        Glue,
     ),
     plural="tasks",
 )
@@ -80,6 +82,7 @@ __all__ = [
     "Copy",
     "DecisionTree",
     "Disjunction",
+    "Glue",
     "IntegerHalfspace",
     "LinearRegression",
     "Parity",
