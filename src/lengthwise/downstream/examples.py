@@ -39,12 +39,12 @@ class ExampleSet(ABC):
 
 
 def average(benchmark: str, names: Sequence[str], scores: Mapping[str, float]) -> float:
-    """Return the mean of the scores of all data sets of a benchmark, each with equal weight.
+    """Return the mean of the scores of all parts of a benchmark (data sets or lengths), each with equal weight.
 
-    Raise `ConfigError` unless there is a score for each name, and no other: an average over fewer data sets is another number.
+    Raise `ConfigError` unless there is a score for each name, and no other: an average over fewer parts is another number.
     """
     if missing := [name for name in names if name not in scores]:
         raise ConfigError(f"the average of {benchmark} needs all {len(names)} scores; missing: {join_names(missing)}")
     if unknown := [name for name in scores if name not in names]:
-        raise ConfigError(f"{benchmark} has no {join_names(unknown)}; its data sets are: {', '.join(names)}")
+        raise ConfigError(f"{benchmark} has no {join_names(unknown)}; its scores are those of: {', '.join(names)}")
     return sum(scores[name] for name in names) / len(names)

@@ -63,6 +63,16 @@ def scrolls_average(scores: Mapping[str, float]) -> float:
     return average("SCROLLS", NAMES, scores)
 
 
+# Lengths at which the FIRE paper evaluates NarrativeQA without fine-tuning (Li et al. 2024, table 10).
+ZERO_SHOT_LENGTHS = (512, 2048, 4096, 8192, 16384, 24576, 32768)
+
+
+def zero_shot_average(scores: Mapping[int, float]) -> float:
+    """Return the average over the lengths of NarrativeQA without fine-tuning: the plain mean over `ZERO_SHOT_LENGTHS`."""
+    texts = {str(length): score for length, score in scores.items()}
+    return average("NarrativeQA", [str(length) for length in ZERO_SHOT_LENGTHS], texts)
+
+
 class ScrollsExamples(ExampleSet):
     """The examples of one data set, from the files train.jsonl and validation.jsonl.
 

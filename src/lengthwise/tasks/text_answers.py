@@ -25,7 +25,9 @@ from lengthwise.tasks.order import shuffled
 from lengthwise.tasks.text import readable
 
 DEMO = "demo"
-CHARACTERS_PER_TOKEN = 16  # of an input that are tokenized first; published tokenizers have three to five in English
+# How many characters of an input are tokenized to get its first n tokens: in English, tokens have three to five. The last tokens of
+# a text that is cut may differ from those of the whole text, so some more than n are needed.
+CHARACTERS_PER_TOKEN, MORE_CHARACTERS, MORE_TOKENS = 8, 1024, 64
 CONSTANT_ROWS = 4096  # training examples whose answers are counted for the baseline
 
 
@@ -234,10 +236,10 @@ class TextAnswers(AnswerTask):
 
     def _first_tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray[Any, Any]]:
         """Return the first tokens of each text. The end of a long text is not tokenized."""
-        starts = [text[: n * CHARACTERS_PER_TOKEN] for text, n in zip(texts, lengths, strict=True)]
+        starts = [text[: n * CHARACTERS_PER_TOKEN + MORE_CHARACTERS] for text, n in zip(texts, lengths, strict=True)]
         tokens = self._encode(starts)
         for row, (text, start, n) in enumerate(zip(texts, starts, lengths, strict=True)):
-            if len(tokens[row]) < n and len(start) < len(text):
+            if len(tokens[row]) < n + MORE_TOKENS and len(start) < len(text):
                 tokens[row] = self._encode([text])[0]
         return [row[:n] for row, n in zip(tokens, lengths, strict=True)]
 
