@@ -85,7 +85,7 @@ def test_changed_files_have_another_hash_and_are_read_again(tmp_path: Path) -> N
     ("text", "problem"),
     [
         (lines(ROWS[:1]) + "plain text\n", r"line 2: it is not a JSON object \(Expecting value"),
-        (b"\xff\xfe\x00\x01".decode("latin-1"), "line 1: it is not a JSON object"),
+        ("ÿ\x00", "line 1: it is not a JSON object"),
         (lines([ROWS[0], [1]]), "line 2: it must be a JSON object, got a list"),
         (lines([{"id": "a", "input": "x", "ouput": "y"}]), "no field 'output'; did you mean 'ouput'"),
         (lines([{"id": "a", "output": "y"}]), "line 1: it has no field 'input'; its fields are: id, output"),
@@ -112,6 +112,9 @@ def test_files_in_another_format(tmp_path: Path, text: str, problem: str) -> Non
 
 def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     write(tmp_path, "", lines(ROWS))
+    (tmp_path / "train.jsonl").write_bytes(lines(ROWS).encode("utf-16"))
+    with pytest.raises(ConfigError, match=r"train\.jsonl, line 1: it is not UTF-8 text \(byte 0xff"):
+        open_examples("qasper", str(tmp_path))
     (tmp_path / "train.jsonl").write_bytes(b'{"id": "a", "input": "caf\xe9", "output": "y"}\n')
     with pytest.raises(ConfigError, match=r"train\.jsonl, line 1: it is not UTF-8 text \(byte 0xe9"):
         open_examples("qasper", str(tmp_path))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from lengthwise.analysis.protocol import STORAGE_SETTINGS
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.corpora.tokenizers import train as train_tokenizer
 from lengthwise.downstream.scrolls import SCROLLS, demo_rows
@@ -17,7 +18,7 @@ from lengthwise.evaluation.decoding import greedy_decode
 from lengthwise.metrics import ANSWER_F1, EXACT_MATCH, ROUGE
 from lengthwise.studies import continued
 from lengthwise.studies.study import Study
-from lengthwise.tasks import Scrolls, Text, generator
+from lengthwise.tasks import TASKS, Scrolls, Text, generator
 from lengthwise.tasks.text_answers import ExampleBatch
 from lengthwise.training import build, train
 
@@ -147,13 +148,22 @@ def test_an_archive_and_a_folder_have_one_key_and_another_data_set_has_another(p
     assert folder.build().provenance()["test_examples"] == 3
 
 
+def test_settings_that_a_hash_stands_for_do_not_make_runs_incomparable() -> None:
+    for make in TASKS:
+        assert set(make.excluded_from_key) <= set(STORAGE_SETTINGS), make.__name__
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
         ({"dataset": "qaspr"}, "no data set 'qaspr'; did you mean 'qasper'"),
         ({"path": "missing"}, "there is no folder or zip archive /"),
         ({"path": " "}, 'Scrolls.path must be a path or "demo"'),
-        ({"tokenizer": "gpt3"}, "there is no tokenizer"),
+        ({"tokenizer": "gpt3"}, "there is no tokenizer 'gpt3'"),
+        (
+            {"tokenizer": "bpe:300"},
+            "bpe:300 is trained on a corpus; prepare one with lengthwise tokenize, and give its folder",
+        ),
         ({"answer": -1}, "Scrolls.answer must be at least 0 tokens"),
         ({"sha256": "12"}, "must be 64 lower-case hexadecimal digits"),
         ({"datset": "qasper"}, "did you mean 'dataset'"),

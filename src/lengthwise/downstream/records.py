@@ -19,7 +19,6 @@ from lengthwise.values import ConfigError, near_miss
 
 MAX_LINE = 1 << 28  # bytes; the longest books of NarrativeQA have some megabytes
 MAX_UNPACKED = 1 << 30  # bytes of a file in a zip archive, which is held in memory
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
 
 Check = Callable[[dict[str, Any]], str]  # returns the ID of a row; raises `ConfigError` for a row that cannot be used
@@ -66,14 +65,12 @@ class Records:
                 with open(self.location.path, "rb") as file:
                     file.seek(start)
                     line = file.read(stop - start)
-            values = json.loads(line)
         except OSError as error:
             raise ConfigError(f"cannot read {self.location.name}: {reason(error)}") from error
-        except ValueError:
-            values = None
-        if not isinstance(values, dict):
-            raise ConfigError(f"{self.location.name} has changed while it was in use; start again")
-        return values
+        try:
+            return parsed(line)
+        except ConfigError:
+            raise ConfigError(f"{self.location.name} has changed while it was in use; start again") from None
 
 
 def find_file(path: str, folders: Sequence[str], name: str) -> Location:
@@ -169,13 +166,11 @@ def index(location: Location, file: IO[bytes], check: Check, unpacked: bytes | N
         if len(line) > MAX_LINE:
             raise ConfigError(f"{where}: a line must have at most {MAX_LINE:,} bytes")
         sha.update(line)
-        start = place + (len(BYTE_ORDER_MARK) if place == 0 and line.startswith(BYTE_ORDER_MARK) else 0)
-        text = line[start - place :]
-        place += len(line)
-        if not text.strip():
+        start, place = place, place + len(line)
+        if not line.strip():
             continue
         try:
-            identity = check(parsed(text))
+            identity = check(parsed(line))
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         by_id.setdefault(identity, []).append(len(places))
@@ -188,9 +183,9 @@ def index(location: Location, file: IO[bytes], check: Check, unpacked: bytes | N
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line. Raise `ConfigError` for anything else."""
+    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for anything else."""
     try:
-        values = json.loads(line)
+        values = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); give a file of JSON lines"

@@ -248,13 +248,12 @@ BUILT_IN = {"path": DEMO, "tokenizer": ByteTokenizer.name}  # settings that are 
 
 
 def absolute(text: str, built_in: str, task: str, name: str) -> str:
-    """Return an absolute path; the name of something built in is returned unchanged."""
-    if text == built_in:
-        return text
+    """Return an absolute path; the name of something built in, and that of a tokenizer which is no file, are returned unchanged."""
     if not text.strip() or "\0" in text:
         raise ConfigError(f'{task}.{name} must be a path or "{built_in}", got {text!r}')
     try:
-        return str(Path(text).expanduser().resolve())
+        path = Path(text).expanduser().resolve()
+        return text if text == built_in or (name == "tokenizer" and not path.exists()) else str(path)
     except (OSError, RuntimeError) as error:
         raise ConfigError(f"cannot resolve the path {text!r}: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from lengthwise.corpora.sources.base import missing_package
 from lengthwise.corpora.sources.listing import reason
-from lengthwise.downstream.records import BYTE_ORDER_MARK, MAX_LINE, Location, find_file, parsed, unpack
+from lengthwise.downstream.records import MAX_LINE, Location, find_file, parsed, unpack
 from lengthwise.values import ConfigError
 
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
@@ -86,11 +86,10 @@ def _json_rows(location: Location, file: IO[bytes]) -> Iterator[tuple[str, dict[
         where = f"{location.name}, line {number}"
         if len(line) > MAX_LINE:
             raise ConfigError(f"{where}: a line must have at most {MAX_LINE:,} bytes")
-        text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-        if not text.strip():
+        if not line.strip():
             continue
         try:
-            row = parsed(text)
+            row = parsed(line)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         yield where, row
