@@ -15,6 +15,10 @@ from lengthwise.tasks.base import Batch, GradedAnswers, Task
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer
 
+MAX_LOGITS = (
+    1 << 29
+)  # logits of a prompt that are computed at once, 2 GiB in float32; a longer prompt is processed in parts
+
 PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
@@ -48,7 +52,8 @@ def greedy_decode(
 
     An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
     shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
-    `before_token` is called before each further token, and may raise.
+    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too many logits
+    for one pass and no encoding depends on the current length.
     """
     prompts, documents = left_padded(batch)
     nan_steps: list[Tensor] = []
@@ -58,14 +63,19 @@ def greedy_decode(
         if before_token is not None:
             before_token()
 
+    encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
+    part = max(1, MAX_LOGITS // (len(batch) * task.output_size))
+    is_split = prompts.shape[1] > part and not any(encoding.depends_on_length() for encoding in encodings)
+    in_parts = {"prompt_part": part} if is_split else {}
+    generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:
-        tokens = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos)  # type: ignore[operator]
+        tokens = generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos, **in_parts)
     finally:
         handle.remove()
     ends = (tokens == task.eos).int()
     in_answer = ends.cumsum(1) == ends  # up to the first EOS
-    has_nan = (torch.stack(nan_steps[: tokens.shape[1]], 1) & in_answer).any(1)
+    has_nan = (torch.stack(nan_steps[-tokens.shape[1] :], 1) & in_answer).any(1)
     return [task.answer_words(row) for row in tokens.tolist()], has_nan
 
 
