@@ -18,7 +18,7 @@ from lengthwise.evaluation.decoding import greedy_decode
 from lengthwise.metrics import ANSWER_F1, EXACT_MATCH, ROUGE
 from lengthwise.studies import continued
 from lengthwise.studies.study import Study
-from lengthwise.tasks import TASKS, Scrolls, Text, generator
+from lengthwise.tasks import TASKS, Glue, Scrolls, Text, generator
 from lengthwise.tasks.text_answers import ExampleBatch
 from lengthwise.training import build, train
 
@@ -121,7 +121,24 @@ def test_every_data_set_has_its_metric() -> None:
         graded = task.grade(right, batch)
         assert graded.scores.mean() == pytest.approx(1.0, abs=0.5 if dataset.metric.name == "ROUGE" else 1e-9)
         assert list(graded.details) == (["ROUGE-1", "ROUGE-2", "ROUGE-L"] if task.metric == ROUGE else [])
-    assert Scrolls(dataset="gov_report").render(task.examples(0, 1, 9))[0]["input"].endswith("Answer:")
+    report = Scrolls(dataset="gov_report")
+    assert report.render(report.examples(0, 1, 9))[0]["input"].endswith("Summary:")
+
+
+def test_the_formats_are_those_of_the_version() -> None:
+    """They are part of what a run is trained on, but not of its key: raise `Scrolls.version` to change them."""
+    assert Scrolls.version == 1
+    answer, summary = "\n\nAnswer:", "\n\nSummary:"
+    assert {one.name: (one.cue, one.answer_tokens) for one in SCROLLS} == {
+        "qasper": (answer, 128),
+        "contract_nli": (answer, 16),
+        "qmsum": (summary, 256),
+        "narrative_qa": (answer, 64),
+        "summ_screen_fd": (summary, 256),
+        "gov_report": (summary, 1024),
+        "quality": (answer, 64),
+    }
+    assert (Glue.version, Glue.cue, Glue().answer) == (1, answer, 32)
 
 
 def test_the_baseline_is_the_most_frequent_answer(tmp_path: Path) -> None:

@@ -143,7 +143,9 @@ class TextAnswers(AnswerTask):
                 "examples"
             )
         lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        return self.pack("train", shuffled(torch.tensor(numbers), size, generator(seed, "fixed")), lengths)
+        return self.pack(
+            "train", shuffled(torch.tensor(numbers, dtype=torch.int64), size, generator(seed, "fixed")), lengths
+        )
 
     def available(self, length: int, split: str = "test") -> int | None:
         self.check_length(length, split)
