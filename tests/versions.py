@@ -89,7 +89,7 @@ def of_task(make: type) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
         text.write_text(TEXT, encoding="utf-8")
-        own = {"path": str(text), "glob": "*.txt"} if "path" in settings_of(make) else {}
+        own = {"path": str(text), "glob": "*.txt"} if "glob" in settings_of(make) else {}
         found: Numbers = {}
         for choice in variants(make, **own):
             task: Task = choice.build()

@@ -1,6 +1,7 @@
 """Decoded answers: the same exact match as one forward, what is kept of bad ones, and what cannot be decoded."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
+from lengthwise.evaluation import EvaluationError, check_lengths, decoding, evaluate
 from lengthwise.evaluation.decoding import greedy_decode, left_padded
 from lengthwise.positions import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
@@ -69,6 +70,50 @@ def test_left_padding_changes_no_answer(model):
         alone = [greedy_decode(model, task, batch[n : n + 1], 8)[0][0] for n in range(len(batch))]
     assert together == alone
     assert len({len(words) for words in together}) > 1
+
+
+def test_prompts_with_many_logits_are_processed_in_parts(model, monkeypatch):
+    task = Ragged(symbols=4)
+    batch = task.examples(1, 20, 8)
+    passes = []
+    handle = model.register_forward_hook(lambda module, inputs, logits: passes.append(logits.shape[1]))
+    with torch.no_grad():
+        whole, _ = greedy_decode(model, task, batch, 8)
+        longest = max(passes)
+        for part in (1, 3, longest - 1):
+            passes.clear()
+            monkeypatch.setattr(decoding, "MAX_LOGITS", 20 * task.output_size * part)
+            assert greedy_decode(model, task, batch, 8)[0] == whole
+            depends = any(e.depends_on_length() for e in model.encodings)
+            assert (max(passes) == part) != depends
+    handle.remove()
+
+
+def test_a_nan_in_the_prompt_is_not_that_of_an_answer(monkeypatch):
+    """With a prompt in parts, the passes before the last one predict nothing that counts."""
+    task = Copy(symbols=3)
+    run = Run(
+        encoding=ENCODINGS.parse("NoPE"),
+        task=choose(Copy, symbols=3),
+        model=ModelConfig(d_model=16, num_layers=1, num_heads=2),
+        training=TrainingConfig(train_length=2, steps=1),
+    )
+    model, _ = build(run)
+    model.eval()
+    passes = []
+
+    def spoil(bad, module, inputs, logits):
+        passes.append(logits.shape)
+        return logits * math.nan if len(passes) in bad else logits
+
+    monkeypatch.setattr(decoding, "MAX_LOGITS", task.output_size * 2)  # a prompt of 6 tokens: three passes
+    for bad, expected in (({1, 2}, False), ({3}, True), ({4}, True)):
+        passes.clear()
+        handle = model.register_forward_hook(partial(spoil, bad))
+        with torch.no_grad():
+            _, nan = greedy_decode(model, task, task.examples(0, 1, 4), 4)
+        handle.remove()
+        assert bool(nan) == expected
 
 
 def test_a_scratchpad_that_one_forward_gets_right_is_said_right(tmp_path):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lengthwise.config import ConfigError, choose
 from lengthwise.metrics import METRICS
 from lengthwise.tasks import TASKS, Batch, Task, exact_match, generator, mean_nats
+from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.functions import FunctionTask
-from lengthwise.tasks.sequences import SequenceTask
 
 parts = st.lists(st.integers() | st.text(), max_size=4)
 
@@ -117,7 +117,7 @@ class TestEveryTask:
             return
         batch = task.sample(generator(0), 5, length, split)
         places = task.tokens(length)
-        if isinstance(task, SequenceTask):  # as wide as the longest example is, and no wider
+        if isinstance(task, AnswerTask):  # as wide as the longest example is, and no wider
             places = min(places, batch.scored.shape[1])
             assert batch.scored[:, -1].any()
         assert batch.targets.shape == batch.scored.shape == (5, places)

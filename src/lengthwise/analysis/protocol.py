@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lengthwise.store import RunRow
 
-# Settings that say where a text was stored. Its hash identifies it. (In the tasks: `excluded_from_key`.)
-STORAGE_SETTINGS = ("path", "glob")
+# Settings that say where a text or a tokenizer was stored. A hash identifies them. (In the tasks: `excluded_from_key`.)
+STORAGE_SETTINGS = ("path", "glob", "tokenizer")
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:

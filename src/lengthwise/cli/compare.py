@@ -143,7 +143,7 @@ def _name(settings: Mapping[str, Any], task: Choice, runs: tuple[Run, ...]) -> s
     labels = sorted({run.label for run in runs})
     task_settings, task_name = dict(task.settings), task.label
     if "sha256" in task_settings:
-        task_name = f"text {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
+        task_name = f"{task.label} {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
     words = " ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed])
     name = re.sub(r"[^\w.]+", "-", words).strip("-").lower()
     if len(name) <= MAX_NAME_LENGTH:

@@ -9,22 +9,26 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
+from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, Task
-from lengthwise.tasks.sequences import SequenceTask
 
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer
 
+MAX_LOGITS = (
+    1 << 29
+)  # logits of a prompt that are computed at once, 2 GiB in float32; a longer prompt is processed in parts
+
 PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
-def decodable(task: Task, scheme: PositionScheme) -> SequenceTask:
+def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
     """Return the task as one whose answers can be decoded token by token.
 
     Raises `ConfigError` if the task has no answers, or if the position scheme does not assign 0, 1, 2, ... in evaluation:
     decoded tokens get consecutive positions.
     """
-    if not isinstance(task, SequenceTask):
+    if not isinstance(task, AnswerTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     is_consecutive = isinstance(scheme, Consecutive) or (
         isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
@@ -39,7 +43,7 @@ def decodable(task: Task, scheme: PositionScheme) -> SequenceTask:
 
 def greedy_decode(
     model: nn.Module,
-    task: SequenceTask,
+    task: AnswerTask,
     batch: Batch,
     length: int,
     before_token: Callable[[], None] | None = None,
@@ -48,7 +52,8 @@ def greedy_decode(
 
     An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
     shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
-    `before_token` is called before each further token, and may raise.
+    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too many logits
+    for one pass and no encoding depends on the current length.
     """
     prompts, documents = left_padded(batch)
     nan_steps: list[Tensor] = []
@@ -58,14 +63,19 @@ def greedy_decode(
         if before_token is not None:
             before_token()
 
+    encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
+    part = max(1, MAX_LOGITS // (len(batch) * task.output_size))
+    is_split = prompts.shape[1] > part and not any(encoding.depends_on_length() for encoding in encodings)
+    in_parts = {"prompt_part": part} if is_split else {}
+    generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:
-        tokens = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos)  # type: ignore[operator]
+        tokens = generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos, **in_parts)
     finally:
         handle.remove()
     ends = (tokens == task.eos).int()
     in_answer = ends.cumsum(1) == ends  # up to the first EOS
-    has_nan = (torch.stack(nan_steps[: tokens.shape[1]], 1) & in_answer).any(1)
+    has_nan = (torch.stack(nan_steps[-tokens.shape[1] :], 1) & in_answer).any(1)
     return [task.answer_words(row) for row in tokens.tolist()], has_nan
 
 

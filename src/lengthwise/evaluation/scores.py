@@ -24,8 +24,8 @@ from lengthwise.evaluation.score_checks import (
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
 from lengthwise.positions import position_scheme_for
+from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
-from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -299,7 +299,7 @@ class _Work:
         rows = self.by_position.rows()
         return {"by_position": rows} if len(rows) > 1 else {}
 
-    def score_answers(self, task: SequenceTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
+    def score_answers(self, task: AnswerTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
         """Return the score of each example from the model's generated answer, and details of the answers."""
         generated, nan_masks = [], []
         for _, batch in self.batches(examples, length):

@@ -73,12 +73,14 @@ class Model(nn.Module, ABC):
         generator: torch.Generator | None = None,
         stop: int | None = None,
         cached: bool = True,
+        prompt_part: int | None = None,
     ) -> Int[Tensor, "b n"]:
         """Return the next tokens [b, n], n <= steps: greedy at temperature 0, otherwise drawn with `generator`.
 
         Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b, t]
         marks left padding (see `forward`); generated tokens belong to the document of the last token. `cached=False` runs the
-        whole prefix at every step.
+        whole prefix at every step. `prompt_part`: the most prompt tokens in a forward pass with the cache, to need less memory for
+        logits. None: the whole prompt.
         """
         if self.training:
             raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")
@@ -86,9 +88,16 @@ class Model(nn.Module, ABC):
             raise ConfigError(f"temperature must be 0 (greedy), or finite and at least 0.0001, got {temperature}")
         if steps < 0:
             raise ConfigError(f"steps must be at least 0, got {steps}")
+        if prompt_part is not None and (prompt_part < 1 or not cached):
+            raise ConfigError(f"prompt_part must be at least 1, and needs cached=True, got {prompt_part} and {cached=}")
         cache = self.new_cache() if cached else None
         ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         new, generated, new_documents = tokens, tokens[:, :0], documents
+        while prompt_part is not None and steps and new.shape[1] > prompt_part:
+            part_documents = None if new_documents is None else new_documents[:, :prompt_part]
+            self(new[:, :prompt_part], documents=part_documents, cache=cache)
+            new = new[:, prompt_part:]
+            new_documents = None if new_documents is None else new_documents[:, prompt_part:]
         for _ in range(steps):
             logits = self(new, documents=new_documents, cache=cache)[:, -1]
             if temperature:

@@ -103,6 +103,7 @@ class Study:
 
     def _row(self, run: Run) -> dict[str, Any]:
         make: Any = run.task.cls
+        metric = make.metric_of(dict(run.task.settings))
         config = self.evaluation_of(run)
         files = {choice.name: file for choice in run.choices if (file := defined_in(choice.cls)) is not None}
         return {
@@ -110,15 +111,15 @@ class Study:
             "label": run.label,
             "encoding": "+".join(dict.fromkeys(choice.name for choice in run.encoding.layers)),
             "task": run.task.label,
-            "metric": make.metric.name,
-            "better": make.metric.better,
+            "metric": metric.name,
+            "better": metric.better,
             "unit": make.unit_of(dict(run.task.settings)),
             "seed": run.seed,
             "train_length": max(ancestor.training.train_length for ancestor in run.lineage),
             "config": run.to_data(),
             "parent": None if run.parent is None else run.parent.key,
             "asked": questions(run.task, config),
-            "facts": ({"defined_in": files} if files else {}) | make.metric.facts(),
+            "facts": ({"defined_in": files} if files else {}) | metric.facts(),
         }
 
     def metadata(self) -> dict[str, Any]:

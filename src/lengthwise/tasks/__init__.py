@@ -20,12 +20,14 @@ from lengthwise.tasks.functions.sparse_linear import SparseLinearRegression
 from lengthwise.tasks.functions.sparse_parity import SparseParity
 from lengthwise.tasks.functions.threshold import Threshold
 from lengthwise.tasks.functions.tree import DecisionTree
+from lengthwise.tasks.glue import Glue
 from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
 from lengthwise.tasks.polynomial import Polynomial
 from lengthwise.tasks.reverse import Reverse
 from lengthwise.tasks.scan import SCAN
+from lengthwise.tasks.scrolls import Scrolls
 from lengthwise.tasks.sorting import Sorting
 from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.text import Text
@@ -60,6 +62,8 @@ TASKS = Registry(
         ParityFunction,
         SparseParity,
         PFA,
+        Scrolls,
+        Glue,
     ),
     plural="tasks",
 )
@@ -78,6 +82,7 @@ __all__ = [
     "Copy",
     "DecisionTree",
     "Disjunction",
+    "Glue",
     "IntegerHalfspace",
     "LinearRegression",
     "Parity",
@@ -86,6 +91,7 @@ __all__ = [
     "QuadraticRegression",
     "ReLUNetwork",
     "Reverse",
+    "Scrolls",
     "Sorting",
     "SparseDisjunction",
     "SparseLinearRegression",

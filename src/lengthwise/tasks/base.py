@@ -59,9 +59,9 @@ class Batch:
 class GradedAnswers:
     """Grades of the answers that a model generated.
 
-    `scores`: 1 for a correct answer, 0 for a wrong one. `details`: further numbers for each example, by name. `unreadable`: indices
-    of examples without a readable answer (they score 0). `unreadable_steps`: indices of examples with a readable answer, but
-    with steps before it that cannot be read.
+    `scores`: 1 for a correct answer, 0 for a wrong one; or other numbers whose mean is the score in the task's metric. `details`:
+    further numbers for each example, by name. `unreadable`: indices of examples without a readable answer (they score 0).
+    `unreadable_steps`: indices of examples with a readable answer, but with steps before it that cannot be read.
     """
 
     scores: Float[Tensor, " b"]
@@ -99,7 +99,7 @@ class Task(ABC):
 
     kind: ClassVar[str] = "task"
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
-    metric: ClassVar[Metric]
+    metric: ClassVar[Metric]  # an instance may replace it (see `metric_of`)
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"; an instance may replace it (see `unit_of`)
     per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
@@ -115,6 +115,11 @@ class Task(ABC):
     def unit_of(cls, settings: Mapping[str, Any]) -> str:
         """Return what `length` counts with these settings, without creating the task."""
         return cls.unit
+
+    @classmethod
+    def metric_of(cls, settings: Mapping[str, Any]) -> Metric:
+        """Return what scores measure with these settings, without creating the task."""
+        return cls.metric
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

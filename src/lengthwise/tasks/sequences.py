@@ -12,7 +12,8 @@ from torch import Tensor
 from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
-from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, Task, exact_match, generator
+from lengthwise.tasks.answers import AnswerTask
+from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
 
@@ -27,7 +28,7 @@ WORDINGS = ("paper", "repository")  # of a published study: the text in the pape
 UNENDED = "[...]"  # shown after a generated answer without EOS
 
 
-class SequenceTask(Task):
+class SequenceTask(AnswerTask):
     """Answer a question in words. A subclass defines the vocabulary, `words`, and draws questions with their answers.
 
         inputs   BOS question SEP answer

@@ -1,0 +1,215 @@
+"""Files of JSON lines in a folder or in a zip archive, of any size: checked and indexed in one pass, then read row by row."""
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lengthwise.corpora.sources.listing import reason, signature
+from lengthwise.values import ConfigError, near_miss
+
+MAX_LINE = 1 << 28  # bytes; the longest books of NarrativeQA have some megabytes
+MAX_UNPACKED = 1 << 30  # bytes of a file in a zip archive, which is held in memory
+ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
+
+Check = Callable[[dict[str, Any]], str]  # returns the ID of a row; raises `ConfigError` for a row that cannot be used
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file of JSON lines: `path` itself, or its member `member` if it is a zip archive."""
+
+    path: Path
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        return f"{self.path}, {self.member}" if self.member else str(self.path)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The rows of a file. `starts` and `stops`: the bytes of each row. `lines`: its line number, from 1.
+
+    `by_id`: the numbers of the rows with each ID, in the order of the file. `sha256`: the hash of the file's bytes.
+    """
+
+    location: Location
+    starts: NDArray[np.int64] = field(repr=False)
+    stops: NDArray[np.int64] = field(repr=False)
+    lines: NDArray[np.int64] = field(repr=False)
+    by_id: dict[str, tuple[int, ...]] = field(repr=False)
+    sha256: str
+    unpacked: bytes | None = field(repr=False)  # the whole file, if it comes from an archive
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def row(self, number: int) -> dict[str, Any]:
+        """Return a row. Raise `ConfigError` if the file has changed since it was indexed so that the row cannot be read."""
+        start, stop = int(self.starts[number]), int(self.stops[number])
+        try:
+            if self.unpacked is not None:
+                line = self.unpacked[start:stop]
+            else:
+                with open(self.location.path, "rb") as file:
+                    file.seek(start)
+                    line = file.read(stop - start)
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.location.name}: {reason(error)}") from error
+        try:
+            return parsed(line)
+        except ConfigError:
+            raise ConfigError(f"{self.location.name} has changed while it was in use; start again") from None
+
+
+def find_file(path: str, folders: Sequence[str], name: str) -> Location:
+    """Return where the file `name` is: in the folder or archive `path`, or in a folder or archive of it with one of these names.
+
+    Raise `ConfigError` if there is none.
+    """
+    location = Path(path)
+    candidates = [name, *(f"{folder}/{name}" for folder in folders)]
+    if location.is_file():
+        if zipfile.is_zipfile(location):
+            return _member(location, candidates)
+        raise ConfigError(
+            f"{path} must be a folder or a zip archive with the file {name}, got another file; name its folder"
+        )
+    if not location.is_dir():
+        raise ConfigError(f"there is no folder or zip archive {path}; name the one with the file {name}")
+    for candidate in candidates:
+        if (location / candidate).is_file():
+            return Location(location / candidate)
+    for folder in folders:
+        if (location / f"{folder}.zip").is_file():
+            return _member(location / f"{folder}.zip", candidates)
+    expected = [*candidates, *(f"{folder}.zip" for folder in folders)]
+    raise ConfigError(f"{path} has no file {name}; expected one of: {', '.join(expected)}")
+
+
+def _member(path: Path, candidates: Sequence[str]) -> Location:
+    with _archive(path) as archive:
+        members = archive.namelist()
+    for candidate in candidates:
+        if candidate in members:
+            return Location(path, candidate)
+    known = ", ".join(members[:8]) or "none"
+    raise ConfigError(f"the archive {path} has no file {' or '.join(candidates)}; its files are: {known}")
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except ARCHIVE_ERRORS as error:
+        raise ConfigError(
+            f"the archive {path} cannot be read: {' '.join(str(error).split()) or type(error).__name__}; copy it again"
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {reason(error)}") from error
+
+
+def unpack(location: Location) -> bytes:
+    """Return the content of a file in an archive."""
+    with _archive(location.path) as archive, archive.open(location.member) as file:
+        content = file.read(MAX_UNPACKED + 1)
+    if len(content) > MAX_UNPACKED:
+        raise ConfigError(
+            f"{location.name} has more than {MAX_UNPACKED:,} bytes; unpack the archive and name the folder with its files"
+        )
+    return content
+
+
+def records(location: Location, check: Check) -> Records:
+    """Return the rows of a file. Every row is checked; errors name the file and the line.
+
+    The result is reused as long as the file does not change.
+    """
+    try:
+        return _records(location, check, signature(location.path.stat()))
+    except OSError as error:
+        raise ConfigError(f"cannot read {location.name}: {reason(error)}") from error
+
+
+@lru_cache(maxsize=8)  # a study opens the same files many times
+def _records(location: Location, check: Check, file_signature: tuple[int, ...]) -> Records:
+    import io
+
+    if location.member:
+        content = unpack(location)
+        return index(location, io.BytesIO(content), check, content)
+    with open(location.path, "rb", buffering=1 << 20) as file:
+        return index(location, file, check)
+
+
+def index(location: Location, file: IO[bytes], check: Check, unpacked: bytes | None = None) -> Records:
+    """Read a file once and return its rows. Empty lines are skipped."""
+    sha = hashlib.sha256()
+    places: list[tuple[int, int, int]] = []
+    by_id: dict[str, list[int]] = {}
+    place = number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        where = f"{location.name}, line {number}"
+        if len(line) > MAX_LINE:
+            raise ConfigError(f"{where}: a line must have at most {MAX_LINE:,} bytes")
+        sha.update(line)
+        start, place = place, place + len(line)
+        if not line.strip():
+            continue
+        try:
+            identity = check(parsed(line))
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        by_id.setdefault(identity, []).append(len(places))
+        places.append((start, place, number))
+    if not places:
+        raise ConfigError(f"{location.name} has no rows; give a file with a JSON object on each line")
+    starts, stops, lines = np.array(places, np.int64).T
+    rows = {identity: tuple(numbers) for identity, numbers in by_id.items()}
+    return Records(location, starts, stops, lines, rows, sha.hexdigest(), unpacked)
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for anything else."""
+    try:
+        values = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); give a file of JSON lines"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        problem = getattr(error, "msg", "it is nested too deeply")
+        raise ConfigError(f"it is not a JSON object ({problem}); write one object per line") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"it must be a JSON object, got a {type(values).__name__}; write one object per line")
+    return values
+
+
+def text_field(row: dict[str, Any], name: str, missing: str = "") -> str:
+    """Return a field of a row that must be text. `missing`: what to do if it is null, for the message."""
+    if name not in row:
+        fields = ", ".join(map(str, row))[:200] or "none"
+        raise ConfigError(f"it has no field {name!r}{near_miss(name, map(str, row))}; its fields are: {fields}")
+    value = row[name]
+    if value is None and missing:
+        raise ConfigError(f"the field {name!r} is null; {missing}")
+    if not isinstance(value, str):
+        raise ConfigError(f"the field {name!r} must be text, got a {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the field {name!r} contains half of a surrogate pair, which is not a character") from None
+    return value
