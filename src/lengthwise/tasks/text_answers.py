@@ -70,7 +70,7 @@ class TextAnswers(AnswerTask):
                 f"the files and the tokenizer of {type(self).__name__} must have the SHA-256 {sha256[:12]}..., got "
                 f"{self.identity[:12]}...: they have changed; restore them, or leave sha256 out"
             )
-        self.unit = self.tokenizer.unit
+        self.unit = self.tokenizer.unit  # type: ignore[misc]
         self.vocab_size = self.output_size = self.tokenizer.vocab_size
         self.bos = self.tokenizer.bos
         self.eos = self.bos if self.tokenizer.eos is None else self.tokenizer.eos
