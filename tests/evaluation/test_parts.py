@@ -23,6 +23,11 @@ TEXT = choose(Text, path="python:manual", chunk=128)
 CONFIG = EvaluationConfig(lengths=(128,), tokens=256)
 
 
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.scores.MIN_PART", 16)
+
+
 def run(encoding: Any, **settings: Any) -> Run:
     training = TrainingConfig(train_length=16, **settings)
     model = ModelConfig(d_model=16, num_layers=2, num_heads=2, num_kv_heads=1)
@@ -72,6 +77,13 @@ def test_a_mamba_too() -> None:
     (parts,), sizes = scored(one, batch_tokens=96)
     assert sizes == [48, 48, 32] * 2
     assert parts.mean == pytest.approx(whole.mean, rel=1e-6)
+
+
+def test_parts_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = run(choose(ENCODINGS.find("rope")))
+    assert scored(one, batch_tokens=1)[1] == [16] * 16
+    monkeypatch.setattr("lengthwise.evaluation.scores.MIN_PART", 128)
+    assert scored(one, batch_tokens=1)[1] == [128] * 2, "one forward pass, because two would not be shorter"
 
 
 def test_a_cache_of_known_size_is_never_copied() -> None:

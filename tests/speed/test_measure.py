@@ -215,6 +215,7 @@ def plan(name: str) -> EncodingPlan:
 
 
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="peak memory is read from /proc")
+@pytest.mark.slow
 def test_memory_of_a_matrix_of_all_pairs_is_seen() -> None:
     """The reference backend has logits [2 heads, T, T] in float32: 8 MiB each at T 1,024."""
     question = Question(encodings=(), **{**TINY, "batch_tokens": 1, "num_layers": 1})

@@ -30,6 +30,7 @@ from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
+MIN_PART = 1024  # token slots of a part of an example; shorter ones would take longer and save little memory
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
 
 
@@ -74,8 +75,8 @@ def evaluate(
     depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
     `batch_tokens`: token slots per forward pass. It changes scores by rounding only. An example with more token slots is processed
-    in parts of half this size with the key-value cache, if the task has `token_scores` and no encoding depends on the current
-    length.
+    in parts of half this size (at least 1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on
+    the current length.
     `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
     grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
     faster.
@@ -281,12 +282,12 @@ class _Work:
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
         """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long examples."""
         slots = batch.inputs.shape[1]
-        if slots <= self.batch_tokens or not self.can_split:
+        if slots <= max(self.batch_tokens, MIN_PART) or not self.can_split:
             yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch
             return
         model: Any = self.model
         cache = model.new_cache(capacity=slots)
-        size = max(1, self.batch_tokens // 2)  # tables and rotations for all keys take memory, too
+        size = max(MIN_PART, self.batch_tokens // 2)  # tables and rotations for all keys take memory, too
         for start in range(0, slots, size):
             self.check_stop()
             part = slice(start, start + size)
