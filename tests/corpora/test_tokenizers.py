@@ -104,13 +104,6 @@ def test_its_files_open_the_same_tokenizer(tmp_path: Path) -> None:
     assert (again.sha256, again.bos, again.vocab_size) == (tokenizer.sha256, tokenizer.bos, tokenizer.vocab_size)
 
 
-def test_a_model_with_a_smaller_embedding(tmp_path: Path) -> None:
-    tokenizer = open_tokenizer(str(saved(tmp_path / "t", word_level())))
-    tokenizer.require_fits(6, "the model")
-    with pytest.raises(ConfigError, match="has 6 token IDs, but the model has an embedding of 5; use the model's own"):
-        tokenizer.require_fits(5, "the model")
-
-
 def test_invalid_utf8_is_refused_unless_tokens_are_bytes(tmp_path: Path) -> None:
     tokenizer = open_tokenizer(str(saved(tmp_path / "t", word_level())))
     with pytest.raises(ConfigError, match=r"not UTF-8 text \(byte 0xff at offset 4\)") as caught:

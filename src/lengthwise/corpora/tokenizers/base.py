@@ -70,14 +70,6 @@ class Tokenizer(ABC):
         """Return files, by name, from whose folder `FileTokenizer` opens the same tokenizer again. Empty for bytes."""
         return {}
 
-    def require_fits(self, vocab_size: int, model: str) -> None:
-        """Raise `ConfigError` if a model with an embedding of this size lacks IDs of this tokenizer. `model`: its name."""
-        if self.vocab_size > vocab_size:
-            raise ConfigError(
-                f"the tokenizer {self.name} has {self.vocab_size:,} token IDs, but {model} has an embedding of {vocab_size:,}; "
-                "use the model's own tokenizer"
-            )
-
 
 class NotText(ConfigError):
     """A document that is not valid UTF-8. `index`: which one of the documents."""
