@@ -42,9 +42,9 @@ class PositionShiftQuestion(ModelQuestion):
 class PositionShift(ModelProbe):
     """Scores when the same number is added to all position IDs, on the same examples.
 
-    An encoding that depends only on distances has the same score at every shift; one that depends on absolute positions usually
-    gets worse. Answers are scored by one forward pass, also for tasks whose answers are otherwise generated. Shifts past the
-    last position of an encoding with a maximal length are left out.
+    An encoding that depends only on distances has the same score at every shift. One that depends on absolute positions is
+    expected to get worse. Answers are scored by one forward pass, also for tasks whose answers are otherwise generated. Shifts
+    past the last position of an encoding with a maximal length are left out.
     """
 
     question = PositionShiftQuestion
