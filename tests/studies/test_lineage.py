@@ -133,6 +133,27 @@ def test_parameters_of_another_encoding_start_fresh(tmp_path: Path) -> None:
         assert torch.equal(value, fresh[name] if name.startswith("encodings.") else inherited[name]), name
 
 
+def test_equal_names_in_another_class_are_not_inherited(tmp_path: Path) -> None:
+    """Both KERPLEs have a parameter r1, with different meanings; FIRE-S has one module where FIRE has one per layer."""
+    parents = (*base("kerple-log"), *base("fire"))
+    power, shared, wider = (
+        *continued(parents[:1], ["kerple-power"], steps=0),
+        *continued(parents[1:], ["fire-s"], steps=0),
+        *continued(parents[1:], ["fire:L=64"], steps=0),
+    )
+    run([*parents, power, shared, wider], tmp_path)
+    names = set(weights(tmp_path, power)) & set(weights(tmp_path, parents[0]))
+    assert any(name.startswith("encodings.") for name in names)
+    for child in (power, shared):
+        fresh = build(child)[0].state_dict()
+        encodings = {name: value for name, value in weights(tmp_path, child).items() if name.startswith("encodings.")}
+        assert all(torch.equal(value, fresh[name]) for name, value in encodings.items())
+    inherited = weights(tmp_path, parents[1])
+    assert all(torch.equal(value, inherited[name]) for name, value in weights(tmp_path, wider).items()), (
+        "the same class"
+    )
+
+
 def test_a_child_in_a_study_of_its_own(tmp_path: Path) -> None:
     (parent,) = base()
     children = continued([parent], ["pi:factor=2"], steps=0)

@@ -12,7 +12,6 @@ from lengthwise.encodings.contract import tracked_of
 from lengthwise.models import Decoder
 from lengthwise.tasks import Copy
 from lengthwise.training import Stopped, load_trained, train
-from lengthwise.training.checkpoint import RunFolder, model_tensors
 from lengthwise.training.tracked import MAX_ENTRIES, MAX_NUMBERS, TrackedNumbers
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -88,29 +87,6 @@ def test_an_interrupted_training_records_the_same(encoding, tmp_path):
             train(run, tmp_path / "cut", checkpoint_every=2, should_stop=lambda n=stop, calls=calls: next(calls) >= n)
     assert train(run, tmp_path / "cut").tracked == whole.tracked
     assert len(whole.tracked["quantities"][0]["values"]) == 8
-
-
-def test_a_checkpoint_of_an_earlier_version_continues(tmp_path):
-    """Its steps have no numbers; those after it have."""
-    run = run_of(FIRE)
-    with pytest.raises(Stopped):
-        calls = iter(range(100))
-        train(run, tmp_path / "run", should_stop=lambda: next(calls) >= 4)
-    files = RunFolder(tmp_path / "run", run)
-    tensors, state = files.load_newest()
-    step = state.pop("step")
-    files.save(step, {name: t for name, t in tensors.items() if name != "history/tracked"}, state)
-    values = train(run, tmp_path / "run").tracked["quantities"][0]["values"]
-    assert [row[0] is None for row in values] == [True] * 5 + [False] * 3
-
-
-def test_files_of_earlier_versions_have_none(tmp_path):
-    run = run_of(FIRE)
-    trained = train(run, tmp_path / "run")
-    fields = ("curve", "seconds", "parameters", "backend", "loop_overhead")
-    files = RunFolder(tmp_path / "run", run)
-    files.save_final(model_tensors(trained.model), {name: getattr(trained, name) for name in fields})
-    assert load_trained(tmp_path / "run", run).tracked == {}
 
 
 def test_nothing_is_recorded_without_numbers(tmp_path):

@@ -26,7 +26,7 @@ class Run(Config):
     training: TrainingConfig
     seed: int = 0
     parent: "Run | None" = None
-    """The run whose trained weights this one starts from. Parameters of the encoding that the parent does not have start fresh.
+    """The run whose trained weights this one starts from. The parameters of another class of encoding keep their initial values.
     With 0 training steps the parent's weights are evaluated as they are, for example with another encoding."""
 
     def __post_init__(self) -> None:

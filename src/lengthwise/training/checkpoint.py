@@ -155,7 +155,7 @@ def _is_training_result(trained: Mapping[str, Any]) -> bool:
     types = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
     curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     return all(type(trained.get(name)) in allowed for name, allowed in types.items()) and (
-        isinstance(trained.get("tracked", {}), dict)  # earlier versions had none; the store checks its content
+        isinstance(trained.get("tracked"), dict)  # the store checks its content
         and isinstance(curve, list)
         and all(isinstance(row, dict) and set(row) == columns for row in curve)
         and all(type(value) in (int, float) for row in curve for value in row.values())
@@ -185,19 +185,21 @@ def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
 def inherit_weights(model: nn.Module, run: Run, parent: Run, folder: Path) -> None:
     """Copy the trained weights of the parent, in its folder, into the model of a run.
 
-    If their encodings are the same, all tensors are copied. Otherwise tensors of the encodings are copied where both models have
-    one of the same name and shape, and others of the run's encodings keep their initial values. Raises `CheckpointError` if the
-    parent is not trained, its weights are damaged, or they do not fit.
+    If both have the same classes of encodings in the same layers, the encodings' tensors are copied too, where name and shape are
+    equal. All other tensors of the run's encodings keep their initial values, because equal names in two classes may have
+    different meanings. Raises `CheckpointError` if the parent is not trained, its weights are damaged, or they do not fit.
     """
     files = RunFolder(folder, parent)
     tensors, _ = files.load_final()
-    if (parent.encoding, parent.model.share_encoding) != (run.encoding, run.model.share_encoding):
-        own = model_tensors(model)
-        inherited = {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
-        fresh = {n: t for n, t in own.items() if n.startswith(ENCODINGS) and n not in inherited}
-        dropped = {n for n in tensors if n.startswith(ENCODINGS)}
-        tensors = {**{n: t for n, t in tensors.items() if n not in dropped}, **fresh, **inherited}
-    load_model(model, tensors, files.weights)
+    own, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
+    if _encoding_classes(run) == _encoding_classes(parent):
+        inherited |= {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
+    fresh = {n: t for n, t in own.items() if n.startswith(ENCODINGS) and n not in inherited}
+    load_model(model, inherited | fresh, files.weights)
+
+
+def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
+    return run.model.share_encoding, [choice.cls for choice in run.encoding.layers]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

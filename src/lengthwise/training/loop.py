@@ -14,14 +14,8 @@ from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.setup import build, check_training
 from lengthwise.training.trainer import Trained, Trainer
 
-_STORED_FIELDS = (
-    "curve",
-    "seconds",
-    "parameters",
-    "backend",
-    "loop_overhead",
-    "tracked",
-)  # of `Trained`, stored with the weights
+# The fields of `Trained` that are stored with the weights.
+_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead", "tracked")
 
 
 def train(
@@ -77,7 +71,7 @@ def load_trained(
     tensors, fields = final
     model, task = build(run, device=device, backend=backend)
     load_model(model, tensors, files.weights)
-    return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS if name in fields})
+    return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS})
 
 
 def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Model:

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,7 @@ class Trained:
     parameters: int
     backend: str  # attention backends that were used, such as "sdpa"
     loop_overhead: float  # share of the time outside of forward, backward and optimizer
-    tracked: dict[str, Any] = field(
-        default_factory=dict
-    )  # the development of the encodings' numbers, see `TrackedNumbers.result`
+    tracked: dict[str, Any]  # the development of the encodings' numbers, see `TrackedNumbers.result`
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
@@ -208,7 +206,7 @@ class Trainer:
             raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
         expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
         expected["seconds"] = ((step,), torch.float64)
-        if "tracked" in history:  # checkpoints of earlier versions have none
+        if self.tracked.numbers:
             expected["tracked"] = (tuple(self.tracked.recorded(step).shape), torch.float32)
         seconds, busy = state.get("seconds"), state.get("busy")
         if expected != {name: (tuple(t.shape), t.dtype) for name, t in history.items()} or not (
@@ -220,7 +218,7 @@ class Trainer:
         self.steps_done = step
         self.loss_and_norm[:, :step] = history["measured"].to(self.device)
         self.token_slots[:step] = history["places"].numpy()
-        if "tracked" in history:
+        if self.tracked.numbers:
             self.tracked.restore(history["tracked"])
         self.stopwatch.restore(history["seconds"].numpy(), seconds, busy)
         self.steps_checked = step
