@@ -7,6 +7,7 @@ multiply-adds that a compiler generates, and the error of exp2, which is larger 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -32,6 +33,15 @@ def ready_once() -> None:
 
     if original and scope:
         interpreter._patch_lang = patch
+
+
+def check_overflow(wanted: bool) -> None:
+    """Let the interpreter check every sum and product of integers for overflow, or not, as on a GPU.
+
+    The checks take a third of the time. An overflow also changes results, which every test compares.
+    """
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=wanted)
 
 
 def as_on_a_gpu() -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise import attention
-from lengthwise.attention import BACKENDS, Mask, attend, no_gradients, plan
+from lengthwise.attention import BACKENDS, Mask, TokenInfo, attend, no_gradients, plan
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers
@@ -60,7 +60,7 @@ class EncodingCase:
     def build(self, *, seed: int = 0, num_heads: int = HEADS, train_length: int = TRAIN_LENGTH) -> PositionEncoding:
         sizes = {"num_heads": num_heads, "head_dim": HEAD_DIM, "d_model": num_heads * HEAD_DIM}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed also seeds GPUs, which takes longer
             encoding: PositionEncoding = self.choice.build(**sizes, train_length=train_length)
         encoding = encoding.double().eval()
         randomize_parameters(encoding, seed)
@@ -76,7 +76,7 @@ class EncodingCase:
         )  # fmt: skip
         sizes = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": TRAIN_LENGTH}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             model = Decoder(config, self.choice, **sizes, backend=backend)
         model = model.double().eval()
         randomize_parameters(model.encodings, seed)
@@ -210,8 +210,8 @@ def run(
         assert encoding.modifiers(Span.of(1)) == AttentionModifiers(), (
             "an encoding that acts on embeddings and on attention is not supported"
         )
-        return attend(q, k, v, positions=positions, documents=documents, causal=causal, backend=backend)
-    return attend(q, k, v, encoding, positions=positions, documents=documents, x=x, causal=causal, backend=backend)
+        return attend(q, k, v, tokens=TokenInfo(positions, documents), causal=causal, backend=backend)
+    return attend(q, k, v, encoding, tokens=TokenInfo(positions, documents, x), causal=causal, backend=backend)
 
 
 def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:

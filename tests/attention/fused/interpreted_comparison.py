@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 interpreted = importlib.import_module("interpreted")
 interpreted.ready_once()
 interpreted.as_on_a_gpu()
+interpreted.check_overflow(False)
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
 

@@ -44,6 +44,11 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
 
 
+@pytest.fixture(autouse=True)
+def _overflow_checks(request):
+    interpreted.check_overflow(request.node.get_closest_marker("slow") is not None)
+
+
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 

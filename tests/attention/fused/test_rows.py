@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lengthwise import attend, native
-from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention import BACKENDS, Mask, TokenInfo
 from lengthwise.attention.fused import cpu, relative
 from lengthwise.attention.fused.arguments import Geometry, Vectors
 from lengthwise.encodings import BandedBias, Shaw, TransformerXL
@@ -318,11 +318,11 @@ def test_encodings(make, queries):
     torch.manual_seed(5)
     encoding = make().double()
     q, k, v, x = leaf(2, 4, queries, 8), leaf(2, 2, 150, 8), leaf(2, 2, 150, 8), leaf(2, 150, 32)
-    given = {"x": x} if encoding.reads_content() else {}
-    leaves = [q, k, v, *given.values(), *encoding.parameters()]
+    given = [x] if encoding.reads_content() else []
+    leaves = [q, k, v, *given, *encoding.parameters()]
     answers = []
     for backend in ("fused", "reference", "auto"):
-        out = attend(q, k, v, encoding, backend=backend, **given)
+        out = attend(q, k, v, encoding, tokens=TokenInfo(x=x), backend=backend)
         answers.append([out, *torch.autograd.grad(out.sin().sum(), leaves)])
     require_near(*answers[:2], WIDE)
     assert all(torch.equal(a, b) for a, b in zip(answers[0], answers[2], strict=True))
