@@ -157,7 +157,7 @@ def all_entries() -> list[Entry]:
 
 
 def example(entry: Entry) -> str:
-    """Return five lines that use the encoding."""
+    """Return at most five lines that use the encoding."""
     arguments = ", ".join(f"{name}={SIZES[name]}" for name in context_of(entry.cls))
     make = f"encodings.{entry.name}({arguments})"
     head = "import torch\nimport lengthwise\nfrom lengthwise import encodings\n"
@@ -165,8 +165,12 @@ def example(entry: Entry) -> str:
         head = head.replace("import lengthwise\n", "")
         last = f"x = {make}.embed(torch.randn(1, 256, 512), torch.arange(256)[None])"
         return f"{head}\n{last}"
-    more = ", x=torch.randn(1, 256, 512)" if entry.data["reads_content"] else ""
-    return f"{head}\nq, k, v = torch.randn(3, 1, 8, 256, 64)\nout = lengthwise.attend(q, k, v, {make}{more})"
+    qkv = "q, k, v = torch.randn(3, 1, 8, 256, 64)"
+    if entry.data["reads_content"]:
+        head = "import torch\nfrom lengthwise import TokenInfo, attend, encodings\n"
+        tokens = "tokens = TokenInfo(x=torch.randn(1, 256, 512))  # x: the input of the attention layer"
+        return f"{head}\n{qkv}\n{tokens}\nout = attend(q, k, v, {make}, tokens=tokens)"
+    return f"{head}\n{qkv}\nout = lengthwise.attend(q, k, v, {make})"
 
 
 def page(entry: Entry, pictured: str | None) -> str:

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lengthwise import attention, encodings, models, positions, tasks
-    from lengthwise.attention import attend
+    from lengthwise.attention import TokenInfo, attend
     from lengthwise.config import alternate, choose
 
 _MODULES = (
@@ -29,9 +29,14 @@ _MODULES = (
     "tasks",
     "training",
 )
-_NAMES = {"alternate": "lengthwise.config", "attend": "lengthwise.attention", "choose": "lengthwise.config"}
+_NAMES = {
+    "TokenInfo": "lengthwise.attention",
+    "alternate": "lengthwise.config",
+    "attend": "lengthwise.attention",
+    "choose": "lengthwise.config",
+}
 
-__all__ = ["alternate", "attend", "attention", "choose", "encodings", "models", "positions", "tasks"]
+__all__ = ["TokenInfo", "alternate", "attend", "attention", "choose", "encodings", "models", "positions", "tasks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -120,7 +120,7 @@ def _build(choice: Choice, sizes: dict[str, int], seed: int) -> PositionEncoding
             "make the sizes smaller"
         )
     with torch.random.fork_rng(devices=[]), _default_float64():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the caller's GPUs
         encoding: PositionEncoding = choice.build(**sizes)
     return encoding.double().eval()
 

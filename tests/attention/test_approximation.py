@@ -9,7 +9,7 @@ import torch
 
 import lengthwise
 from lengthwise import attention
-from lengthwise.attention import BACKENDS, EncodingCache, Mask, plan
+from lengthwise.attention import BACKENDS, EncodingCache, Mask, TokenInfo, plan
 from lengthwise.conformance.agreement import curvature
 from lengthwise.encodings import FIRE
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias
@@ -69,7 +69,7 @@ def test_the_reference_evaluates_the_function(activation, place):
     seen = Mask(q.shape[2], TOKENS, documents=documents).visible(q.device)[:, None]
     leaves = [q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), *encoding.parameters()]
     wanted = with_matrix(mlp_on_pairs(encoding, positions, q.shape[2]), q, k, v, seen)
-    got = lengthwise.attend(q, k, v, encoding, backend="reference", **given)
+    got = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(**given), backend="reference")
     weight = torch.randn_like(got)
     answers = [[out, *torch.autograd.grad(out, leaves, weight)] for out in (got, wanted)]
     torch.testing.assert_close(*answers, rtol=ROUNDING, atol=ROUNDING)

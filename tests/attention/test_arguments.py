@@ -1,5 +1,6 @@
 """What users of other libraries type: one line that says what to write here."""
 
+import dataclasses
 import inspect
 import re
 
@@ -8,7 +9,7 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import EncodingCache, Mask, plan
+from lengthwise.attention import Bins, EncodingCache, Mask, TokenInfo, plan
 from lengthwise.attention.arguments import INSTEAD
 from lengthwise.attention.statistics import query_shares, require_ascending
 from lengthwise.config import ConfigError, ModelConfig, choose, context_of, settings_of
@@ -32,10 +33,15 @@ def qkv(heads=8, tokens=16, dim=4, groups=None):
 # ---- arguments of calls
 
 ARGUMENTS = {
-    "statistics": "q k encoding positions documents x causal window scale queries edges first last",
+    "statistics": "q k encoding tokens causal window scale queries bins",
     "plan": "effect span mask q backend",
     "a Plan": "q k v scale",
 }
+
+
+def arguments_in(advice):
+    """The arguments of a call that an advice names, without those of the constructors in it."""
+    return set(re.findall(r"(\w+)=", re.sub(r"(TokenInfo|Bins)\(\w+=\.\.\.\)", "", advice)))
 
 
 @pytest.mark.parametrize("name", INSTEAD)
@@ -56,17 +62,33 @@ def test_other_names_are_said_with_what_to_write(name):
             call()
         said = str(error.value)
         assert said.startswith(f"{what} has no argument {name!r}")
-        if what == "attend":
+        if what == ("statistics" if "bins=" in INSTEAD[name] else "attend"):
             assert said.endswith(f": {INSTEAD[name]}")
         else:  # only what this call has
             there = said.partition("its arguments are: ")[2] or ARGUMENTS[what]
-            assert set(re.findall(r"(\w+)=", said)) <= set(re.findall(r"\w+", there)), said
+            assert arguments_in(said) <= set(re.findall(r"\w+", there)), said
         assert isinstance(error.value, TypeError)
         assert isinstance(error.value, ConfigError)
 
 
+@pytest.mark.parametrize("function", [lengthwise.attend, attention.statistics])
+@pytest.mark.parametrize(
+    ("parameter", "make"), [("tokens", TokenInfo), ("bins", Bins)], ids=lambda given: getattr(given, "__name__", given)
+)
+def test_fields_are_no_arguments(parameter, make, function):
+    function = bare(function)
+    for field in dataclasses.fields(make):
+        with pytest.raises(ArgumentError) as error:
+            function(*qkv()[: 3 if function.__name__ == "attend" else 2], **{field.name: None})
+        said = f"{function.__name__} has no argument {field.name!r}"
+        if parameter in inspect.signature(function).parameters:
+            assert str(error.value) == f"{said}: write {parameter}={make.__name__}({field.name}=...)"
+        else:
+            assert str(error.value).startswith(f"{said}; its arguments are: ")
+
+
 def test_a_name_that_nobody_has_gets_the_near_miss():
-    words = "attend has no argument 'windows'; did you mean 'window'.; its arguments are: q, k, v, encoding, positions"
+    words = "attend has no argument 'windows'; did you mean 'window'.; its arguments are: q, k, v, encoding, tokens"
     with pytest.raises(ArgumentError, match=words):
         bare(lengthwise.attend)(*qkv(), windows=3)
 
@@ -131,9 +153,9 @@ def test_a_refusal_names_the_encoding(name):
     encoding = ENCODINGS.parse(name).build(**made_for)
     x = torch.zeros(2, 16, 32) if encoding.reads_content() else None
     with pytest.raises(ConfigError, match=f"^{name} is not defined for keys after the query"):
-        bare(lengthwise.attend)(*qkv(), encoding, x=x, causal=False)
+        bare(lengthwise.attend)(*qkv(), encoding, tokens=TokenInfo(x=x), causal=False)
     with pytest.raises(ConfigError, match=f"^{name} is not defined for keys after the query"):
-        bare(attention.statistics)(*qkv()[:2], encoding, x=x, causal=False)
+        bare(attention.statistics)(*qkv()[:2], encoding, tokens=TokenInfo(x=x), causal=False)
 
 
 def test_a_backend_s_refusal_names_the_encoding():
@@ -261,7 +283,7 @@ def test_other_encodings_are_not_warned(recwarn):
 
 def test_first_and_last_of_statistics_may_be_more_than_64_bits_hold() -> None:
     q = torch.randn(1, 2, 9, 8)
-    found = attention.statistics(q, q, first=2**64, last=2**64 + 1)
+    found = attention.statistics(q, q, bins=Bins(first=2**64, last=2**64 + 1))
     for mass in (found.first, found.last):
         torch.testing.assert_close(mass, torch.ones_like(mass))
 

@@ -8,8 +8,10 @@ from torch.utils.checkpoint import checkpoint
 
 import lengthwise
 from lengthwise import encodings
+from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError
 from lengthwise.span import Span
+from tests.unchecked import with_fields
 
 Q, KV = (2, 4, 9, 8), (2, 2, 9, 8)
 
@@ -45,7 +47,7 @@ def test_documents_restart_positions():
     q, k, v = qkv(dtype=torch.float64)
     fire = encodings.FIRE(num_heads=4, L=2.0).double()
     for ids in ([0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0, 1, 0, 0], [2, 2, 1, 1, 1, 2, 2, 2, 2]):
-        packed = lengthwise.attend(q, k, v, fire, documents=torch.tensor([ids]))
+        packed = lengthwise.attend(q, k, v, fire, tokens=TokenInfo(documents=torch.tensor([ids])))
         for document in set(ids):
             part = [n for n, id in enumerate(ids) if id == document]
             torch.testing.assert_close(
@@ -57,8 +59,12 @@ def test_positions_are_what_tokens_claim():
     q, k, v = qkv(dtype=torch.float64)
     alibi = encodings.ALiBi(num_heads=4)
     plain = lengthwise.attend(q, k, v, alibi)
-    torch.testing.assert_close(lengthwise.attend(q, k, v, alibi, positions=torch.arange(9)[None] + 1000), plain)
-    assert not torch.allclose(lengthwise.attend(q, k, v, alibi, positions=torch.arange(9)[None] * 2), plain)
+    torch.testing.assert_close(
+        lengthwise.attend(q, k, v, alibi, tokens=TokenInfo(positions=torch.arange(9)[None] + 1000)), plain
+    )
+    assert not torch.allclose(
+        lengthwise.attend(q, k, v, alibi, tokens=TokenInfo(positions=torch.arange(9)[None] * 2)), plain
+    )
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "reference"])
@@ -70,6 +76,9 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         assert torch.equal(lengthwise.attend(q, k, v, encoding, backend=backend), expected)
 
 
+NO_TOKEN_INFO = r"^tokens must be a lengthwise.TokenInfo\(positions=..., documents=..., x=...\) or None, got a Tensor$"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -79,11 +88,11 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ({"q": torch.zeros(2, 4, 0, 8)}, "1 to 9 tokens"),
         ({"q": torch.zeros(2, 4, 9, 8, dtype=torch.float64)}, "same dtype"),
         ({"k": torch.zeros(2, 2, 8, 8)}, "both"),
-        ({"positions": torch.zeros(1, 8, dtype=torch.long)}, "one per token"),
-        ({"positions": torch.zeros(9, dtype=torch.long)}, "one per token"),
-        ({"positions": torch.zeros(1, 9)}, "whole numbers"),
-        ({"positions": torch.full((1, 9), -1)}, "at least 0, got -1"),
-        ({"documents": torch.zeros(3, 9, dtype=torch.long)}, "one per token"),
+        ({"tokens": with_fields(TokenInfo(), positions=torch.zeros(1, 8, dtype=torch.long))}, "one per token"),
+        ({"tokens": with_fields(TokenInfo(), positions=torch.zeros(9, dtype=torch.long))}, "one per token"),
+        ({"tokens": with_fields(TokenInfo(), positions=torch.zeros(1, 9))}, "whole numbers"),
+        ({"tokens": with_fields(TokenInfo(), positions=torch.full((1, 9), -1))}, "at least 0, got -1"),
+        ({"tokens": with_fields(TokenInfo(), documents=torch.zeros(3, 9, dtype=torch.long))}, "one per token"),
         ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         (
@@ -98,11 +107,11 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
             r"T5 must be on the device of q, cpu, got meta; call encoding.to\('cpu'\)",
         ),
         (
-            {"positions": torch.zeros(1, 9, dtype=torch.long, device="meta")},
+            {"tokens": with_fields(TokenInfo(), positions=torch.zeros(1, 9, dtype=torch.long, device="meta"))},
             "positions must be on the device of q, cpu, got meta",
         ),
         (
-            {"documents": torch.zeros(1, 9, dtype=torch.long, device="meta")},
+            {"tokens": with_fields(TokenInfo(), documents=torch.zeros(1, 9, dtype=torch.long, device="meta"))},
             "documents must be on the device of q, cpu, got meta",
         ),
         ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
@@ -117,6 +126,8 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ),
         ({"encoding": encodings.RoPE}, "must be an instance of an encoding, got RoPE;"),
         ({"backend": "flash"}, "there is no backend"),
+        ({"tokens": torch.zeros(1, 9, dtype=torch.long)}, NO_TOKEN_INFO),
+        ({"tokens": {"positions": torch.arange(9)[None]}}, NO_TOKEN_INFO.replace("Tensor", "dict")),
     ],
 )
 def test_what_cannot_be(change, words):
@@ -133,9 +144,9 @@ def test_tables_are_as_long_as_distances_are_not_as_positions(make):
     q, k, v = qkv(dtype=torch.float64)
     encoding = make(num_heads=4).double()
     near, far = torch.arange(9)[None], torch.arange(9)[None] + 2**40
-    out = lengthwise.attend(q, k, v, encoding, positions=far)
+    out = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions=far))
     if encoding.shift_invariant:
-        torch.testing.assert_close(out, lengthwise.attend(q, k, v, encoding, positions=near))
+        torch.testing.assert_close(out, lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions=near)))
     else:
         assert torch.isfinite(out).all()
 
@@ -153,9 +164,17 @@ def test_tables_are_as_long_as_distances_are_not_as_positions(make):
 def test_narrow_whole_numbers_do_not_wrap_around(encoding, dtype):
     q, k, v = qkv(dtype=torch.float64)
     positions = torch.tensor([[5, 6, 7, 8, 9, 10, 100, 126, 127]])
-    wanted = lengthwise.attend(q, k, v, encoding, positions=positions, documents=torch.zeros_like(positions))
+    wanted = lengthwise.attend(
+        q, k, v, encoding, tokens=TokenInfo(positions=positions, documents=torch.zeros_like(positions))
+    )
     attend = inspect.unwrap(lengthwise.attend)  # tests check that positions are signed before the call
-    narrow = attend(q, k, v, encoding, positions=positions.to(dtype), documents=positions.to(dtype) * 0)
+    narrow = attend(
+        q,
+        k,
+        v,
+        encoding,
+        tokens=with_fields(TokenInfo(), positions=positions.to(dtype), documents=positions.to(dtype) * 0),
+    )
     assert torch.equal(narrow, wanted)
     assert torch.isfinite(wanted).all()
 
@@ -206,7 +225,7 @@ def test_what_is_made_again_in_the_backward_pass_is_the_same(name, backend):
     learned = [q, k, v, *encoding.parameters()]
 
     def attend():
-        return lengthwise.attend(q, k, v, encoding, x=x, backend=backend)
+        return lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(x=x), backend=backend)
 
     plain, again = attend(), checkpoint(attend, use_reentrant=False)
     for a, b in zip(*(torch.autograd.grad(out.sum(), learned) for out in (plain, again)), strict=True):

@@ -9,12 +9,13 @@ import torch
 
 import lengthwise
 from lengthwise import encodings
-from lengthwise.attention import BACKENDS, KVCache, Mask, check_backend, no_gradients, plan
+from lengthwise.attention import BACKENDS, KVCache, Mask, TokenInfo, check_backend, no_gradients, plan
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.forms import AttentionModifiers, DenseBias, ToeplitzBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 from tests.pairwise import pairwise
+from tests.unchecked import with_fields
 
 WIDE = torch.float64
 LEARNING = [name for name in BACKENDS if not no_gradients(name, "cpu")]
@@ -227,27 +228,34 @@ def test_positions_that_cannot_be_are_refused_in_one_line(make, spoiled):
     encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
     positions, words = SPOILED[spoiled]
     q, k, v = qkv()
-    for call in (lambda: attend(q, k, v, encoding, positions=positions), lambda: statistics(q, k, encoding, positions)):
+    for call in (
+        lambda: attend(q, k, v, encoding, tokens=with_fields(TokenInfo(), positions=positions)),
+        lambda: statistics(q, k, encoding, positions),
+    ):
         with pytest.raises(ConfigError, match=words) as error:
             call()
         assert "\n" not in str(error.value)
 
 
 def statistics(q, k, encoding, positions):
-    return inspect.unwrap(lengthwise.attention.statistics)(q, k, encoding, positions=positions)
+    return inspect.unwrap(lengthwise.attention.statistics)(
+        q, k, encoding, tokens=with_fields(TokenInfo(), positions=positions)
+    )
 
 
 @pytest.mark.parametrize("documents", [torch.ones(1, 9), torch.ones(1, 9, dtype=torch.bool), [[0] * 9]])
 def test_documents_that_are_no_whole_numbers(documents):
     with pytest.raises(ConfigError, match=r"documents must .* whole numbers"):
-        attend(*qkv(), documents=documents)
+        attend(*qkv(), tokens=with_fields(TokenInfo(), documents=documents))
 
 
 def test_the_highest_position_is_served():
     q, k, v = qkv()
     positions = torch.arange(2**53 - 9, 2**53)[None]
-    near = attend(q, k, v, encodings.ALiBi(num_heads=4), positions=positions - positions.min())
-    torch.testing.assert_close(attend(q, k, v, encodings.ALiBi(num_heads=4), positions=positions), near)
+    near = attend(q, k, v, encodings.ALiBi(num_heads=4), tokens=TokenInfo(positions=positions - positions.min()))
+    torch.testing.assert_close(
+        attend(q, k, v, encodings.ALiBi(num_heads=4), tokens=TokenInfo(positions=positions)), near
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,7 +313,7 @@ SCALES = [0.0, 1e-30, -1e-30, 1.0, -1.0, 1e4, -1e4, 1e6, 1e10, 1e20, 1e30, -1e30
 CALLS = {
     "all queries": {},
     "one query": {"queries": 1},
-    "documents": {"documents": torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]])},
+    "documents": {"tokens": TokenInfo(documents=torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]]))},
     "a window": {"window": 3},
 }
 
@@ -417,11 +425,11 @@ def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
             with pytest.raises(
                 ConfigError, match=re.escape(f"backend {backend!r} does not support this call: {reason}")
             ) as error:
-                lengthwise.attend(q, k, v, encoding, backend=backend, x=x)
+                lengthwise.attend(q, k, v, encoding, backend=backend, tokens=TokenInfo(x=x))
             assert "use backend='auto'" in str(error.value) and "\n" not in str(error.value)
         else:
             assert plan(modifiers, span, mask, q, backend=backend).backend == backend
-            assert lengthwise.attend(q, k, v, encoding, backend=backend, x=x).isfinite().all()
+            assert lengthwise.attend(q, k, v, encoding, backend=backend, tokens=TokenInfo(x=x)).isfinite().all()
     assert not refused or backend != "reference"
 
 
@@ -445,7 +453,7 @@ def test_positions_and_documents_of_any_whole_kind(dtype, backend):
     ids = torch.tensor([[7, 7, 7, 7, 3, 3, 3, 3, 3]])
     require_backend(backend, alibi.modifiers(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9, True, ids), q)
     out = [
-        attend(q, k, v, alibi, positions=x, documents=y, backend=backend)
+        attend(q, k, v, alibi, tokens=with_fields(TokenInfo(), positions=x, documents=y), backend=backend)
         for x, y in ((p, ids), (p.to(dtype), ids.to(dtype)))
     ]
     assert torch.equal(*out)
@@ -484,7 +492,7 @@ def test_a_table_of_negated_memory(backend):
 
 def test_x_must_be_a_tensor():
     with pytest.raises(ConfigError, match=r"x must be a tensor \[batch, tokens, d_model\] or None, got a str"):
-        attend(*qkv(), encodings.ALiBi(num_heads=4), x="a")
+        attend(*qkv(), encodings.ALiBi(num_heads=4), tokens=with_fields(TokenInfo(), x="a"))
 
 
 def test_a_nested_tensor_is_refused():

@@ -7,7 +7,7 @@ import torch
 
 import lengthwise
 from lengthwise import choose, encodings
-from lengthwise.attention import EncodingCache
+from lengthwise.attention import EncodingCache, TokenInfo
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
@@ -28,12 +28,14 @@ def made(name, **others):
     return ENCODINGS.parse(name).build(**(MADE_FOR | others)).eval()
 
 
-def step(encoding, keys, cache=None, queries=1, dtype=torch.float64, **given):
-    torch.manual_seed(keys)
+def step(encoding, keys, cache=None, queries=1, dtype=torch.float64, positions=None, documents=None, **given):
+    torch.default_generator.manual_seed(keys)  # in many steps; torch.manual_seed takes longer
     q = torch.randn(2, HEADS, queries, DIM, dtype=dtype)
     k, v = torch.randn(2, 2, 2, keys, DIM, dtype=dtype)
     x = torch.randn(2, keys, HEADS * DIM, dtype=dtype) if encoding.reads_content() else None
-    return lengthwise.attend(q, k, v, encoding, x=x, encoding_cache=cache, **given)
+    return lengthwise.attend(
+        q, k, v, encoding, tokens=TokenInfo(positions, documents, x), encoding_cache=cache, **given
+    )
 
 
 def left_padding(keys):

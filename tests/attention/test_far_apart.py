@@ -8,7 +8,7 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, EncodingCache, Mask, no_gradients, plan, unsupported_reason
+from lengthwise.attention import BACKENDS, Bins, EncodingCache, Mask, TokenInfo, no_gradients, plan, unsupported_reason
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
@@ -45,13 +45,13 @@ def given(queries=TOKENS, batch=2):
     return q, k, v, torch.randn(batch, TOKENS, HEADS * DIM, dtype=WIDE)
 
 
-def answers(encoding, backend, positions, queries=TOKENS, **more):
+def answers(encoding, backend, positions, queries=TOKENS):
     """Output, and every gradient where the backend has any."""
     q, k, v, x = (t.requires_grad_() for t in given(queries))
     learns = no_gradients(backend, "cpu") is None
     with torch.set_grad_enabled(learns):
         x = x if encoding.reads_content() else None
-        out = lengthwise.attend(q, k, v, encoding, positions=positions, x=x, backend=backend, **more)
+        out = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions, x=x), backend=backend)
     if not learns:
         return [out]
     leaves = [q, k, v, *encoding.parameters()]
@@ -103,7 +103,7 @@ def test_the_kernel_says_why_it_refuses(monkeypatch):
         ConfigError,
         match="'fused' does not support this call: positions lie so far apart that distances are listed",
     ):
-        lengthwise.attend(*given()[:3], made("ALiBi"), positions=far, backend="fused")
+        lengthwise.attend(*given()[:3], made("ALiBi"), tokens=TokenInfo(positions=far), backend="fused")
 
 
 # ---- as far apart as timestamps are
@@ -130,7 +130,7 @@ def test_the_bias_is_that_of_the_formula(name, spacing):
     hidden = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
     wanted = logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v.repeat_interleave(2, 1)
     for backend in ("auto", "reference"):
-        got = lengthwise.attend(q, k, v, encoding, positions=positions, backend=backend)
+        got = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions=positions), backend=backend)
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6 if "gelu" in name and backend == "auto" else 1e-11)
 
 
@@ -152,10 +152,12 @@ def test_nothing_large_is_made(name):
     q, k, v, x = given()
     x = x if encoding.reads_content() else None
     with Watch():
-        lengthwise.attend(q, k, v, encoding, positions=positions, x=x)
-        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, encoding_cache=EncodingCache())
+        lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions=positions, x=x))
+        lengthwise.attend(
+            q[:, :, -1:], k, v, encoding, tokens=TokenInfo(positions=positions, x=x), encoding_cache=EncodingCache()
+        )
         if not encoding.bidirectional if hasattr(encoding, "bidirectional") else True:
-            attention.statistics(q, k, encoding, positions=positions, x=x)
+            attention.statistics(q, k, encoding, tokens=TokenInfo(positions=positions, x=x))
     assert 0 < largest < 1 << 22
 
 
@@ -165,7 +167,9 @@ def test_statistics_of_far_positions():
     positions = torch.tensor([[0, 10**8, 10**8 + 256]])
     zeros = torch.zeros(1, 1, 3, 4, dtype=WIDE)
     queries = torch.tensor([[False, False, True]])
-    found = attention.statistics(zeros, zeros, alibi, positions=positions, edges=[1, 1000], queries=queries)
+    found = attention.statistics(
+        zeros, zeros, alibi, tokens=TokenInfo(positions=positions), bins=Bins(edges=[1, 1000]), queries=queries
+    )
     near = torch.tensor([1.0, torch.tensor(-1.0, dtype=WIDE).exp()], dtype=WIDE)  # the slope is 1/256
     wanted = torch.cat([near / near.sum(), torch.zeros(1, dtype=WIDE)])
     torch.testing.assert_close(found.histogram[0, 0], wanted, rtol=1e-12, atol=1e-12)
@@ -194,14 +198,16 @@ def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
     positions = torch.arange(TOKENS)[None].pow(5)
     words = r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than the 200"
     with pytest.raises(ConfigError, match=words):
-        lengthwise.attend(q, k, v, encodings.ALiBi(num_heads=HEADS), positions=positions)
+        lengthwise.attend(q, k, v, encodings.ALiBi(num_heads=HEADS), tokens=TokenInfo(positions=positions))
 
 
 def test_many_tokens_far_apart_are_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr(base, "MAX_SORTED_PAIRS", 100)
     q, k, v, _ = given()
     with pytest.raises(ConfigError, match="use fewer tokens at a time, or choose an encoding without a table"):
-        lengthwise.attend(q, k, v, encodings.Sandwich(num_heads=HEADS), positions=torch.arange(TOKENS)[None] * 10**9)
+        lengthwise.attend(
+            q, k, v, encodings.Sandwich(num_heads=HEADS), tokens=TokenInfo(positions=torch.arange(TOKENS)[None] * 10**9)
+        )
 
 
 def test_ordinary_positions_have_tables_over_all_distances():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend, encodings
+from lengthwise.attention import TokenInfo
 
 
 @pytest.mark.parametrize("tokens", [128, 300])
@@ -21,7 +22,7 @@ def test_gradients_through_fox_are_as_exact_as_the_reference(tokens: int, mean: 
         fox.load_state_dict(made.state_dict())
         fox = fox.to(dtype)
         inputs = [tensor.to(dtype).requires_grad_() for tensor in (q, k, v, x)]
-        result = attend(*inputs[:3], fox, x=inputs[3], backend=backend)
+        result = attend(*inputs[:3], fox, tokens=TokenInfo(x=inputs[3]), backend=backend)
         return list(torch.autograd.grad(result, [inputs[3], *fox.parameters()], out.to(dtype)))
 
     exact = gradients("reference", torch.float64)

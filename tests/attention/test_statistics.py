@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lengthwise import attention, encodings, native
-from lengthwise.attention import BACKENDS, Mask, measure, statistics
+from lengthwise.attention import BACKENDS, Bins, Mask, TokenInfo, measure, statistics
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import cpu
 from lengthwise.attention.statistics import doubling, visible_keys
@@ -31,6 +31,7 @@ from lengthwise.forms import (
 )
 from lengthwise.span import Span
 from tests.pairwise import pairwise
+from tests.unchecked import with_fields
 
 B, H, G, D = 2, 4, 2, 6
 EDGES = (-9, -1, 0, 1, 2, 5, 11, 40)
@@ -178,7 +179,7 @@ def test_every_form_and_mask(name, scene, size, block, monkeypatch):
     torch.manual_seed(keys)
     span, mask = list(scenes(keys, queries))[scene]
     modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
-    got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3)
+    got = measure(modifiers, span, mask, q, k, scale=0.4, bins=Bins(edges=EDGES, first=2, last=3))
     require_equal(got, from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3))
     seen = mask.visible(q.device).sum(-1)
     assert torch.equal(got.query_keys, seen)
@@ -203,7 +204,7 @@ def test_the_kernel_on_every_target(name, scene, size):
     span, mask = list(scenes(keys, queries))[scene]
     modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
     wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
-    asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
+    asked = {"scale": 0.4, "bins": Bins(EDGES, 2, 3)}
     require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
     for cpu.forced_target in TARGETS:
         require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
@@ -222,7 +223,7 @@ def test_the_kernel_over_many_blocks_and_peaks_that_rise():
     ]:
         modifiers, q, k = AttentionModifiers(terms=(ToeplitzBias(table),)), 3 * new(1, H, 700, 8), new(1, G, 900, 8)
         wanted = from_the_matrix(modifiers, span, mask, q, k, 1.0, doubling(900, True), 4, 16)
-        asked = {"scale": 1.0, "edges": doubling(900, True)}
+        asked = {"scale": 1.0, "bins": Bins(doubling(900, True))}
         require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
         require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 5e-6)
 
@@ -262,7 +263,7 @@ def test_what_is_not_finite_stays_with_the_queries_that_meet_it(served, wrong, m
 def test_even_weights_have_the_entropy_of_as_many_keys():
     for n in (1, 2, 100):
         q, k = torch.zeros(1, 1, 1, 4), torch.randn(1, 1, n, 4)
-        got = statistics(q, k, first=1, last=1)
+        got = statistics(q, k, bins=Bins(first=1, last=1))
         torch.testing.assert_close(got.entropy, torch.full((1, 1), math.log(n), dtype=torch.float64))
         assert torch.equal(got.query_keys, torch.tensor([[n]]))
         torch.testing.assert_close(got.entropy, got.most_entropy)
@@ -302,9 +303,9 @@ def test_a_call_means_what_attend_means(window):
     documents, fire = (torch.arange(12) // 5)[None], encodings.FIRE(num_heads=H).double()
     v = torch.zeros_like(k)
     v[:, :, ::5, 0] = 1  # the first of each document
-    given = {"documents": documents, "window": window, "scale": 0.7}
+    given = {"tokens": TokenInfo(documents=documents), "window": window, "scale": 0.7}
     out = attention.attend(q, k, v, fire, backend="reference", **given)
-    got = statistics(q, k, fire, first=1, **given)
+    got = statistics(q, k, fire, bins=Bins(first=1), **given)
     torch.testing.assert_close(got.first, out[..., 0].mean(-1), atol=1e-12, rtol=0)
 
 
@@ -313,12 +314,12 @@ def test_encodings_that_depend_on_content_and_positions():
     x, q, k = new(B, 7, 5), new(B, H, 7, 8), new(B, H, 7, 8)
     fox = encodings.FoX(num_heads=H, d_model=5).double()
     fox.w.data.normal_()
-    near, even = statistics(q * 0, k, fox, x=x, last=7), statistics(q * 0, k)
+    near, even = statistics(q * 0, k, fox, tokens=TokenInfo(x=x), bins=Bins(last=7)), statistics(q * 0, k)
     assert near.last.allclose(torch.ones_like(near.last))
     assert (near.entropy < even.entropy).all()
     sparse = torch.arange(7)[None] * 10
-    assert statistics(q, k, positions=sparse).edges == (1, 2, 4, 8, 16, 32)
-    assert statistics(q, k, positions=sparse).histogram[..., 1:4].sum() == 0
+    assert statistics(q, k, tokens=TokenInfo(positions=sparse)).edges == (1, 2, 4, 8, 16, 32)
+    assert statistics(q, k, tokens=TokenInfo(positions=sparse)).histogram[..., 1:4].sum() == 0
 
 
 def test_means_over_some_queries():
@@ -327,7 +328,7 @@ def test_means_over_some_queries():
     q, k, modifiers = new(B, H, 8, D), new(B, G, 11, D), AttentionModifiers(terms=(ToeplitzBias(new(H, 5)),))
     padding_out = mask.documents[:, 3:] >= 0
     for queries in (padding_out, padding_out[:1]):
-        got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3, queries=queries)
+        got = measure(modifiers, span, mask, q, k, scale=0.4, bins=Bins(edges=EDGES, first=2, last=3), queries=queries)
         wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3, queries)
         for a, b in zip((got.histogram, got.entropy, got.first), (wanted[0], wanted[1], wanted[3]), strict=True):
             torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
@@ -359,14 +360,14 @@ def test_edges_that_double():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"edges": (1, 4, 4)}, "strictly ascending, got 4 after 4"),
-        ({"edges": [8, 1]}, "strictly ascending, got 1 after 8"),
-        ({"edges": (1, 2.5)}, "whole numbers"),
-        ({"edges": (True,)}, "whole numbers"),
-        ({"edges": (1 << 63,)}, "whole numbers"),
-        ({"first": 0}, "first must be a whole number of at least 1, got 0"),
-        ({"last": -1}, "last must be .* got -1"),
-        ({"last": 1.5}, "last must be .* got 1.5"),
+        ({"bins": with_fields(Bins(), edges=(1, 4, 4))}, "strictly ascending, got 4 after 4"),
+        ({"bins": with_fields(Bins(), edges=[8, 1])}, "strictly ascending, got 1 after 8"),
+        ({"bins": with_fields(Bins(), edges=(1, 2.5))}, "whole numbers"),
+        ({"bins": with_fields(Bins(), edges=(True,))}, "whole numbers"),
+        ({"bins": with_fields(Bins(), edges=(1 << 63,))}, "whole numbers"),
+        ({"bins": with_fields(Bins(), first=0)}, "first must be a whole number of at least 1, got 0"),
+        ({"bins": with_fields(Bins(), last=-1)}, "last must be .* got -1"),
+        ({"bins": with_fields(Bins(), last=1.5)}, "last must be .* got 1.5"),
         ({"queries": torch.ones(1, 9)}, r"bool \[2 or 1, 9\]"),
         ({"queries": torch.ones(9, dtype=torch.bool)}, r"bool \[2 or 1, 9\]"),
         ({"queries": torch.ones(1, 8, dtype=torch.bool)}, r"bool \[2 or 1, 9\]"),
@@ -375,6 +376,10 @@ def test_edges_that_double():
         (
             {"queries": torch.ones(1, 9, dtype=torch.bool, device="meta")},
             "queries must be on the device of q, cpu, got meta",
+        ),
+        (
+            {"bins": (1, 4)},
+            r"^bins must be a lengthwise.attention.Bins\(edges=..., first=..., last=...\) or None, got a tuple$",
         ),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.attention import KVCache, attend
+from lengthwise.attention import KVCache, TokenInfo, attend
 from lengthwise.cli import main as command_line
 from lengthwise.config import ConfigError, choose
 from lengthwise.conformance import outside
@@ -219,8 +219,9 @@ def test_our_row_is_what_attention_computes() -> None:
         q = torch.cat([torch.zeros(implementation.heads, 23, implementation.head_dim), inputs.q[:, None]], 1)[None]
         values = torch.eye(24).expand(1, implementation.heads, -1, -1)
         values = torch.cat([values, values.new_zeros(*values.shape[:-1], implementation.head_dim - 24)], -1)
-        x = {"x": implementation.layer_inputs(inputs)} if implementation.encoding.reads_content() else {}
-        weights = attend(q, inputs.k[None], values, implementation.encoding, backend="reference", **x)[0, :, -1, :24]
+        x = implementation.layer_inputs(inputs) if implementation.encoding.reads_content() else None
+        out = attend(q, inputs.k[None], values, implementation.encoding, tokens=TokenInfo(x=x), backend="reference")
+        weights = out[0, :, -1, :24]
         torch.testing.assert_close(implementation.our_row(inputs).softmax(-1).float(), weights, rtol=1e-4, atol=1e-6)
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError
 from lengthwise.encodings import BandedBias, DistanceBias
 from lengthwise.span import Span
@@ -30,9 +31,10 @@ def test_content_that_is_always_the_same_is_a_table() -> None:
     q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64)
     x = torch.randn(3, dtype=torch.float64).expand(2, 9, -1)
     curve = _Curve(table=(banded.W @ x[0, 0]) @ banded.P)
-    for given in ({}, {"causal": False}, {"positions": torch.tensor([[0, 1, 2, 3, 7, 8, 9, 100, 102]])}):
-        got = attend(q, k, v, banded, x=x, **given)
-        torch.testing.assert_close(got, attend(q, k, v, curve, **given), atol=1e-12, rtol=0)
+    for positions, causal in ((None, True), (None, False), (torch.tensor([[0, 1, 2, 3, 7, 8, 9, 100, 102]]), True)):
+        got = attend(q, k, v, banded, tokens=TokenInfo(positions, x=x), causal=causal)
+        wanted = attend(q, k, v, curve, tokens=TokenInfo(positions), causal=causal)
+        torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
 
 
 def test_a_bias_stays_in_float32_under_autocast() -> None:
@@ -47,4 +49,4 @@ def test_a_bias_stays_in_float32_under_autocast() -> None:
 def test_an_input_of_another_width_gets_a_plain_answer() -> None:
     q = torch.randn(1, 2, 5, 4)
     with pytest.raises(ConfigError, match="BandedBias: the last dimension of x must be d_model = 6, got 8"):
-        attend(q, q, q, BandedBias(num_heads=2, d_model=6), x=torch.randn(1, 5, 8))
+        attend(q, q, q, BandedBias(num_heads=2, d_model=6), tokens=TokenInfo(x=torch.randn(1, 5, 8)))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError
 from lengthwise.encodings import CoPE
 
@@ -78,7 +79,7 @@ def test_nan_stays_with_the_queries_that_see_it(which: str, backend: str) -> Non
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference", "blocked"])
-@pytest.mark.parametrize("hidden", [{"documents": torch.tensor([[0, 0, 0, 1, 1, 1]])}, {"window": 2}])
+@pytest.mark.parametrize("hidden", [{"tokens": TokenInfo(documents=torch.tensor([[0, 0, 0, 1, 1, 1]]))}, {"window": 2}])
 def test_a_hidden_nan_is_not_counted(hidden: dict[str, Any], backend: str) -> None:
     """Key 1, which the last three queries do not see."""
     cope = CoPE(head_dim=4, max_position=4)

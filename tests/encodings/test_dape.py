@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import DAPE
@@ -25,9 +26,9 @@ def test_an_mlp_of_zeros_leaves_the_base(base: str) -> None:
     torch.nn.init.zeros_(dape.second.bias)
     q, k, v = torch.randn(3, 2, 4, 12, 8, dtype=torch.float64)
     positions = torch.tensor([[0, 1, 2, 3, 4, 9, 10, 11, 80, 81, 1000, 1001]])
-    for given in ({}, {"positions": positions}):
-        got = attend(q, k, v, dape, **given)
-        torch.testing.assert_close(got, attend(q, k, v, dape.base, **given), atol=1e-12, rtol=0)
+    for tokens in (None, TokenInfo(positions)):
+        got = attend(q, k, v, dape, tokens=tokens)
+        torch.testing.assert_close(got, attend(q, k, v, dape.base, tokens=tokens), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -56,9 +57,9 @@ def test_bounds_go_by_the_gradient_of_a_whole_call(documents: list[list[int]] | 
     q, k, v, grad = torch.randn(4, 1, 4, 200, 8, dtype=torch.float64)
     with torch.no_grad():
         dape.base.r2.copy_(torch.tensor([-0.05, 0.3, -0.2, 0.001]))
-    given = {} if documents is None else {"documents": torch.tensor(documents)}
+    tokens = None if documents is None else TokenInfo(documents=torch.tensor(documents))
     wanted, got = (
-        torch.autograd.grad(attend(q, k, v, dape, backend=backend, **given), list(dape.parameters()), grad)
+        torch.autograd.grad(attend(q, k, v, dape, tokens=tokens, backend=backend), list(dape.parameters()), grad)
         for backend in ("reference", "blocked")
     )
     for one, other in zip(got, wanted, strict=True):

@@ -11,24 +11,18 @@ import pytest
 import torch
 
 import lengthwise
-from lengthwise.attention import EncodingCache
+from lengthwise.attention import EncodingCache, TokenInfo
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, DistanceBias, NoPE, PositionEncoding, RoPE, RotaryEncoding, YaRN
 from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, Rotation, ToeplitzBias
 from lengthwise.inspection import inspect
 from lengthwise.models import Decoder
 from lengthwise.values import ArgumentError
+from tests.unchecked import with_fields
 
 HEADS, TOKENS, DIMS = 2, 6, 8
 ANGLES = torch.ones(1, TOKENS, 2)
 TABLE = ToeplitzBias(torch.zeros(1, TOKENS))
-
-
-def with_fields(form: Any, **fields: Any) -> Any:
-    """Return a form with fields of other types, which the type checks of the test suite would reject in its constructor."""
-    for name, value in fields.items():
-        object.__setattr__(form, name, value)
-    return form
 
 
 WRONG_FIELDS: list[dict[str, Any]] = [
@@ -128,13 +122,13 @@ def test_inspection_and_models() -> None:
     "result", [None, {}, 3, torch.zeros(3), torch.zeros(TOKENS, 1, 3), torch.zeros(1, TOKENS, 3).long()], ids=range(6)
 )
 def test_features(result: Any) -> None:
-    one_line("features", lambda: attend(made(Reads, result=result), x=torch.zeros(1, TOKENS, 5)))
+    one_line("features", lambda: attend(made(Reads, result=result), tokens=TokenInfo(x=torch.zeros(1, TOKENS, 5))))
 
 
 @pytest.mark.parametrize("terms", [None, {}, TABLE, [TABLE], (3,), (None,)], ids=range(6))
 def test_content(terms: Any) -> None:
     encoding = made(Reads, result=torch.zeros(1, TOKENS, 1), terms=terms)
-    one_line("content", lambda: attend(encoding, x=torch.zeros(1, TOKENS, 5)))
+    one_line("content", lambda: attend(encoding, tokens=TokenInfo(x=torch.zeros(1, TOKENS, 5))))
 
 
 @pytest.mark.parametrize(

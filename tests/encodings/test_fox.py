@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import ALiBi, FoX
@@ -22,10 +23,11 @@ def test_gates_that_read_nothing_are_alibi(backend: str) -> None:
     torch.nn.init.zeros_(fox.w)
     fox.b.data.copy_(-torch.tensor(alibi.slopes, dtype=torch.float64).expm1().log())
     q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64)
-    x, documents = torch.randn(2, 9, 6, dtype=torch.float64), torch.tensor([[1, 2, 1, 2, 2, 1, 1, 2, 1]])
-    for given in ({}, {"documents": documents}):
-        got = attend(q, k, v, fox, x=x, backend=backend, **given)
-        torch.testing.assert_close(got, attend(q, k, v, alibi, backend=backend, **given), atol=1e-12, rtol=0)
+    x = torch.randn(2, 9, 6, dtype=torch.float64)
+    for documents in (None, torch.tensor([[1, 2, 1, 2, 2, 1, 1, 2, 1]])):
+        got = attend(q, k, v, fox, tokens=TokenInfo(documents=documents, x=x), backend=backend)
+        wanted = attend(q, k, v, alibi, tokens=TokenInfo(documents=documents), backend=backend)
+        torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
 
 
 def test_gates_stay_in_float32_under_autocast() -> None:
@@ -63,7 +65,9 @@ def test_no_tensor_is_as_large_as_all_pairs(documents: torch.Tensor | None) -> N
 
     q = torch.randn(1, 1, 600, 8, requires_grad=True)
     with Look():
-        attend(q, q, q, FoX(num_heads=1, d_model=4), x=torch.randn(1, 600, 4), documents=documents).sum().backward()
+        attend(
+            q, q, q, FoX(num_heads=1, d_model=4), tokens=TokenInfo(x=torch.randn(1, 600, 4), documents=documents)
+        ).sum().backward()
     assert largest <= 64 * 600  # a block of queries
 
 
@@ -88,4 +92,4 @@ def test_a_document_goes_by_its_own_gates_to_the_last_bit() -> None:
 def test_an_input_of_another_width_gets_a_plain_answer() -> None:
     q = torch.randn(1, 2, 5, 4)
     with pytest.raises(ConfigError, match="FoX: the last dimension of x must be d_model = 6, got 8"):
-        attend(q, q, q, FoX(num_heads=2, d_model=6), x=torch.randn(1, 5, 8))
+        attend(q, q, q, FoX(num_heads=2, d_model=6), tokens=TokenInfo(x=torch.randn(1, 5, 8)))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError, annotation, choose, context_of, settings_of
 from lengthwise.encodings import ENCODINGS, FIRE, T5, LongRoPE, RoPE, Sandwich, Sinusoidal, TransformerXL, XPos, YaRN
 
@@ -92,7 +93,7 @@ def values_of_attention(
         moved = encoding.embed(x, torch.arange(length)[None])[:, :, :dim][:, None]
         out = attend(q + moved, k + moved, v + moved, backend=backend)
     else:
-        out = attend(q, k, v, encoding, x=x if encoding.reads_content() else None, backend=backend)
+        out = attend(q, k, v, encoding, tokens=TokenInfo(x=x if encoding.reads_content() else None), backend=backend)
     out.square().sum().backward()
     gradients = {name: p.grad for name, p in encoding.named_parameters() if p.grad is not None}
     return {"output": out.detach(), "q": q.grad, "k": k.grad, "v": v.grad, **gradients}

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.config import context_of
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RotaryEncoding
 
@@ -18,6 +19,8 @@ def test_shared_positions_are_those_of_every_row(make: type[PositionEncoding], b
     q, k, v = torch.randn(3, 2, 2, 4, 8).unbind(0)
     documents = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1]])
     positions = torch.arange(4)[None]
-    shared = attend(q, k, v, encoding, positions=positions, documents=documents, backend=backend)
-    own = attend(q, k, v, encoding, positions=positions.expand(2, -1), documents=documents, backend=backend)
+    shared = attend(q, k, v, encoding, tokens=TokenInfo(positions=positions, documents=documents), backend=backend)
+    own = attend(
+        q, k, v, encoding, tokens=TokenInfo(positions=positions.expand(2, -1), documents=documents), backend=backend
+    )
     torch.testing.assert_close(shared, own)

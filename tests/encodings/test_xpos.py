@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
+from lengthwise.attention import TokenInfo
 from lengthwise.config import ConfigError
 from lengthwise.encodings import RoPE, XPos
 from lengthwise.span import Span
@@ -31,7 +32,7 @@ def test_nothing_overflows_at_its_greatest_length(backend: str, dtype: torch.dty
     # Values of 4 and dims that add up: as far as products of normal numbers go.
     q, k, v = (torch.full((1, 2, 5, 16), 4.0, dtype=dtype).requires_grad_() for _ in range(3))
     for documents in (None, torch.tensor([[0, 0, 1, 1, 1]])):
-        out = attend(q, k, v, xpos, positions=positions, documents=documents, backend=backend)
+        out = attend(q, k, v, xpos, tokens=TokenInfo(positions=positions, documents=documents), backend=backend)
         assert out.isfinite().all()
         for gradient in torch.autograd.grad(out.float().square().sum(), (q, k, v)):
             assert gradient.isfinite().all()

@@ -70,7 +70,7 @@ class Another(torch.nn.Module):
     def forward(self, tokens: Tensor, **given: Any) -> Tensor:
         x = self.embedding(tokens)
         q, k, v = (y.unflatten(-1, (-1, 16)).transpose(1, 2) for y in self.maps(x).split([32, 16, 16], -1))
-        return lengthwise.attend(q, k, v, self.encoding, x=x, **given)
+        return lengthwise.attend(q, k, v, self.encoding, tokens=lengthwise.TokenInfo(x=x, **given))
 
 
 def made(name: str, s: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lengthwise import attention
-from lengthwise.attention import KVCache, measure
+from lengthwise.attention import Bins, KVCache, TokenInfo, measure
 from lengthwise.config import ConfigError, ModelConfig, alternate, choose
 from lengthwise.encodings import FIRE, ALiBi, FoX, NoPE, RoPE, TransformerXL
 from lengthwise.models import Decoder, by_head, statistics
@@ -28,15 +28,16 @@ def test_every_layer_in_its_order(encodings):
     """Against `attention.statistics` of what each layer's attention is given."""
     model, tokens = decoder(*encodings).double(), torch.randint(0, 11, (2, 20))
     documents = torch.tensor([[-1] * 5 + [0] * 15, [0] * 20])
-    asked = {"documents": documents, "queries": documents >= 0, "edges": (1, 4), "first": 2, "last": 3}
+    queries, bins = documents >= 0, {"edges": (1, 4), "first": 2, "last": 3}
     inputs = []
     for block in model.blocks:
         block.attention_norm.register_forward_hook(lambda module, given, made: inputs.append(made))
-    found = statistics(model, tokens, **asked)
+    found = statistics(model, tokens, documents=documents, queries=queries, **bins)
     assert len(found) == len(inputs) == 3
     for layer, (got, x) in enumerate(zip(found, inputs, strict=True)):
         q, k, _ = model.blocks[layer].qkv_heads(x)
-        wanted = attention.statistics(q, k, model.encodings[model.encoding_of_layer[layer]], x=x, **asked)
+        encoding, info = model.encodings[model.encoding_of_layer[layer]], TokenInfo(documents=documents, x=x)
+        wanted = attention.statistics(q, k, encoding, tokens=info, queries=queries, bins=Bins(**bins))
         for name in NAMES:
             torch.testing.assert_close(getattr(got, name), getattr(wanted, name), atol=1e-12, rtol=0)
         assert got.bins == [(None, 0), (1, 3), (4, None)]

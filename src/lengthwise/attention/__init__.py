@@ -6,19 +6,21 @@ that the layers share. `BACKENDS` lists the backends.
 
 from lengthwise.attention.backends import BACKENDS
 from lengthwise.attention.cache import KVCache
-from lengthwise.attention.calls import attend, statistics
+from lengthwise.attention.calls import TokenInfo, attend, statistics
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.plans import Plan, check_backend, no_gradients, plan, unsupported_reason, with_content
-from lengthwise.attention.statistics import Statistics, measure
+from lengthwise.attention.statistics import Bins, Statistics, measure
 
 __all__ = [
     "BACKENDS",
+    "Bins",
     "EncodingCache",
     "KVCache",
     "Mask",
     "Plan",
     "Statistics",
+    "TokenInfo",
     "attend",
     "check_backend",
     "measure",

@@ -1,4 +1,4 @@
-"""Messages for arguments of attention that have another name in other libraries, or that are not needed here."""
+"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not needed."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,19 +13,24 @@ if TYPE_CHECKING:
 else:
     Unknown = Any  # run-time type checks accept Never only as a return type
 
-_ADVICE = {  # what to write instead, and the names of other libraries that it is for
-    "attention takes no mask; use causal= to hide keys after the query, documents= for padding and packed texts, window= for a "
-    "sliding window, and an encoding for numbers that are added to the logits": "attn_mask attention_mask mask "
-    "key_padding_mask block_mask attn_bias bias",
+_ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo and Bins
+    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding and packed "
+    "texts, window= for a sliding window, and an encoding for numbers that are added to the logits": "attn_mask attention_mask "
+    "mask key_padding_mask block_mask attn_bias bias",
     "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
     "attention has no dropout; leave it out": "dropout_p dropout attention_dropout",
     "grouped-query attention needs no switch, because k and v may have fewer heads than q; leave it out": "enable_gqa",
     "write scale=": "softmax_scale sm_scale scaling",
     "write window=, the number of last keys that a query attends to": "window_size sliding_window",
-    "write positions=": "position_ids",
-    "write documents=, the document ID of every token": "cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids",
+    "write tokens=TokenInfo(positions=...)": "position_ids positions",
+    "write tokens=TokenInfo(documents=...)": "documents",
+    "write tokens=TokenInfo(documents=...), the document ID of every token": "cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids",
     "write encoding=encodings.ALiBi(...), which computes its slopes itself": "alibi_slopes",
-    "write x=, only for an encoding that depends on content": "hidden_states",
+    "write tokens=TokenInfo(x=...)": "x",
+    "write tokens=TokenInfo(x=...), only for an encoding that depends on content": "hidden_states",
+    "write bins=Bins(edges=...)": "edges",
+    "write bins=Bins(first=...)": "first",
+    "write bins=Bins(last=...)": "last",
     "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up the steps "
     "of one text": "past_key_values past_key_value kv_cache cache",
     "write encoding=": "position_encoding pos_encoding",
@@ -43,7 +48,8 @@ def refuse_unknown(what: str, unknown: Mapping[str, object], known: Collection[s
     """
     for name in unknown:
         advice = INSTEAD.get(name, "")
-        applies = advice and set(re.findall(r"(\w+)=", advice)) <= set(known)  # it names only arguments of this call
+        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in parentheses.
+        applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(known)
         near = near_miss(name, known) + f"; its arguments are: {', '.join(known)}"
         raise ArgumentError(f"{what} has no argument {name!r}" + (f": {advice}" if applies else near))
 

@@ -21,6 +21,22 @@ from lengthwise.values import ConfigError, require_integer
 
 
 @dataclass(frozen=True)
+class Bins:
+    """How `statistics` groups keys.
+
+    - `edges`: the edges of the histogram's bins, ascending distances. Default: bins that double in width (0, 1, 2-3, 4-7, ...), in
+      both directions if attention is not causal.
+    - `first`, `last`: how many keys count as the first and as the last, at least 1.
+
+    `Statistics` has the definitions. `measure` checks the values.
+    """
+
+    edges: Sequence[int] | None = None
+    first: int = 4
+    last: int = 16
+
+
+@dataclass(frozen=True)
 class Statistics:
     """Means over the selected queries, for each row of the batch and each head, in float64.
 
@@ -88,16 +104,21 @@ def measure(
     *,
     scale: float,
     queries: Bool[Tensor, "#b i"] | None = None,
-    edges: Sequence[int] | None = None,
-    first: int = 4,
-    last: int = 16,
+    bins: Bins | None = None,
 ) -> Statistics:
     """Return the statistics of one attention call given as modifiers, span and mask; see `attention.statistics`.
 
     There are no gradients.
     """
+    if bins is not None and not isinstance(bins, Bins):
+        raise ConfigError(
+            "bins must be a lengthwise.attention.Bins(edges=..., first=..., last=...) or None, got a "
+            f"{type(bins).__name__}"
+        )
+    bins = Bins() if bins is None else bins
+    first, last = bins.first, bins.last
     require_integer("attention statistics", 1, first=first, last=last)
-    edges = doubling(span.distance_bound, mask.causal) if edges is None else require_ascending(edges)
+    edges = doubling(span.distance_bound, mask.causal) if bins.edges is None else require_ascending(bins.edges)
     shares = query_shares(q, queries)
     modifiers = replace(modifiers, values=())  # they do not change the weights
     backends = BACKENDS.values()

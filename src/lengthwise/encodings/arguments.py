@@ -3,6 +3,7 @@
 import inspect
 import math
 from abc import ABCMeta
+from functools import cache
 from typing import Any, Literal, Unpack, get_args, get_origin
 
 import torch
@@ -65,20 +66,23 @@ class CheckedArguments(ABCMeta):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The signature of `__init__`, in which `**name: Unpack[...]` stands for these arguments of the base class.
+        """The signature of `__init__`. Without it, `inspect.signature` would return that of `__call__`."""
+        return _signature(cls)
 
-        Without it, `inspect.signature` would return that of `__call__`.
-        """
-        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
-        parameters = list(signature.parameters.values())[1:]
-        if parameters and get_origin(parameters[-1].annotation) is Unpack:
-            owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
-            (names,) = get_args(parameters.pop().annotation)
-            inherited = inspect.signature(owner.__mro__[1]).parameters
-            own = {p.name: p for p in parameters}
-            by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *own}} | own
-            parameters = sorted(by_name.values(), key=lambda p: p.default is not p.empty)
-        return signature.replace(parameters=parameters)
+
+@cache
+def _signature(cls: type) -> inspect.Signature:
+    """Return the signature of `__init__`, in which `**name: Unpack[...]` stands for these arguments of the base class."""
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    parameters = list(signature.parameters.values())[1:]
+    if parameters and get_origin(parameters[-1].annotation) is Unpack:
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        (names,) = get_args(parameters.pop().annotation)
+        inherited = inspect.signature(owner.__mro__[1]).parameters
+        own = {p.name: p for p in parameters}
+        by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *own}} | own
+        parameters = sorted(by_name.values(), key=lambda p: p.default is not p.empty)
+    return signature.replace(parameters=parameters)
 
 
 def _require_declared(owner: str, name: str, value: object, declared: object) -> None:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import Mask, Statistics, measure
+from lengthwise.attention import Bins, Mask, Statistics, measure
 from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
@@ -36,8 +36,9 @@ def statistics(
 ) -> list[Statistics]:
     """Return the statistics of the attention of every layer for an input: one `Statistics` per layer, [b, h].
 
-    `inputs`, `positions` and `documents` are those of the model; `queries`, `edges`, `first` and `last` those of
-    `attention.statistics`. No matrix of queries and keys is computed, so lengths far beyond training fit into memory.
+    `inputs`, `positions` and `documents` are those of the model; `queries` is that of `attention.statistics`, and `edges`, `first`
+    and `last` are those of `attention.Bins`. No matrix of queries and keys is computed, so lengths far beyond training fit into
+    memory.
 
     >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # without padding, -1
     >>> layers[2].first[:, 5]  # for each row: the mass on the first 4 keys in layer 2, head 5
@@ -46,12 +47,12 @@ def statistics(
     if model.training:
         raise ConfigError("statistics() needs the model in evaluation mode; call model.eval() first")
     layers: list[Statistics] = []
+    bins = Bins(edges, first, last)
 
     def watch(
         layer: int, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
     ) -> None:
-        options = {"queries": queries, "edges": edges, "first": first, "last": last}
-        layers.append(measure(modifiers, span, mask, q, k, scale=scale, **options))  # type: ignore[arg-type]
+        layers.append(measure(modifiers, span, mask, q, k, scale=scale, queries=queries, bins=bins))
 
     model(inputs, positions=positions, documents=documents, watch=watch)
     return layers

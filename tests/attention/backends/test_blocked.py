@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend, encodings
-from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention import BACKENDS, Mask, TokenInfo, plan
 from lengthwise.attention.backends.blocked.blocks import _LOGITS, _ROWS
 from lengthwise.forms import (
     AttentionModifiers,
@@ -386,7 +386,7 @@ def test_no_tensor_is_as_large_as_queries_times_keys(name, restart):
     documents = (torch.arange(LENGTH) // 600)[None] if restart else None
     wide = 8 if name == "DAPE" else 1  # numbers of a pair, inside its MLP
     with Largest() as made:
-        attend(q, k, v, encoding, documents=documents, backend="blocked").square().sum().backward()
+        attend(q, k, v, encoding, tokens=TokenInfo(documents=documents), backend="blocked").square().sum().backward()
     assert all(p.grad is not None for p in (q, k, v, *encoding.parameters()))
     assert LENGTH * 64 <= made.largest <= wide * 2.2 * 2 * LENGTH * 64 < wide * LENGTH**2
     for p in encoding.parameters():
@@ -414,7 +414,9 @@ def test_without_a_compiler_no_mask_is_as_large_as_queries_times_keys(given, enc
     q, k, v = (torch.randn(1, 2, LENGTH + 64, 4, requires_grad=True) for _ in range(3))
     documents = (torch.arange(LENGTH + 64) // 600)[None] if given == "documents" else None
     with Largest() as made:
-        attend(q if documents is not None else q[:, :, 64:], k, v, encoding, documents=documents).sum().backward()
+        attend(
+            q if documents is not None else q[:, :, 64:], k, v, encoding, tokens=TokenInfo(documents=documents)
+        ).sum().backward()
     assert made.largest <= 2.2 * 2 * (LENGTH + 64) * 64 < LENGTH**2
 
 

@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from lengthwise import attend, encodings
-from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention import BACKENDS, Mask, TokenInfo, plan
 from lengthwise.attention.backends import flex, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
@@ -238,7 +238,14 @@ def test_an_empty_batch_with_documents():
     encoding = encodings.TransformerXL(num_heads=2, head_dim=4, d_model=8).half()
     q, k, v = (torch.zeros(0, 2, n, 4, dtype=torch.float16) for n in (1, 65, 65))
     with torch.no_grad():
-        out = attend(q, k[:, :1], v[:, :1], encoding, documents=torch.zeros(0, 65, dtype=torch.long), backend="flex")
+        out = attend(
+            q,
+            k[:, :1],
+            v[:, :1],
+            encoding,
+            tokens=TokenInfo(documents=torch.zeros(0, 65, dtype=torch.long)),
+            backend="flex",
+        )
     assert out.shape == q.shape
 
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.attention import attend, unsupported_reason
+from lengthwise.attention import TokenInfo, attend, unsupported_reason
 from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
@@ -215,11 +215,11 @@ def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str)
         q, k, v = (numbers(314 + m, 2, HEADS, n, HEAD_DIM) for m in range(3))
         scaled, largest = HEAD_DIM**-0.5 * float((q.abs() @ k.abs().mT).max()), float(v.abs().max())
         # Consecutive positions are passed as None, because a backend may treat them differently.
-        ids = None if n == bound + 1 or positions is together else positions[None]
-        expected = attend(q, k, v, encoding, positions=ids, backend=backend)
+        info = TokenInfo(None if n == bound + 1 or positions is together else positions[None])
+        expected = attend(q, k, v, encoding, tokens=info, backend=backend)
         for h, fire in enumerate(fires):
             head = slice(h, h + 1)
-            actual = attend(q[:, head], k[:, head], v[:, head], fire, positions=ids, backend=backend)
+            actual = attend(q[:, head], k[:, head], v[:, head], fire, tokens=info, backend=backend)
             layer = cast(nn.Linear, fire.layers[-1])
             # The error of the bias as above and of slope · x + intercept, and that of the logits' sums on both sides. A weight
             # has twice that as relative error, and the sums of weights and values are rounded once for every key.
