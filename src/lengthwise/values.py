@@ -117,8 +117,20 @@ def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
         scheme = re.match(_SCHEME, text, re.IGNORECASE)
         visible = f" ({scheme[0].partition('+')[0].rstrip(':')}://...)" if scheme else ""
         raise ConfigError(
-            f"{name} must be a folder on this machine, or a file in one, got an address{visible}; database servers are not "
-            "supported"
+            f"{name} must be a folder on this machine, or a file in one, got an address{visible}; only --store takes "
+            "the address of a database"
+        )
+
+
+def is_url(value: object) -> typing.TypeGuard[str]:
+    return isinstance(value, str) and re.match("[A-Za-z0-9+_.-]*://", value) is not None
+
+
+def require_address(name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is a URL. The message contains nothing of the value, which may be a password."""
+    if not is_url(value):
+        raise ConfigError(
+            f"{name} must be the address of a database, such as {EXAMPLE}; for a folder on this machine, use --results"
         )
 
 

@@ -22,6 +22,7 @@ NEEDED = {
     "pretrained": ["folder"],
     "tokenize": ["folder", "--output", "corpus"],
     "bench": [],
+    "work": ["study.py"],
 }
 NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]
 

@@ -295,17 +295,21 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
     claimed(study, FAR)
     study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     silence("a100000000000000", 61)
-    seen, in_need = [], reading.in_need
+    seen, claimable = [], reading.claimable
 
-    def late(connection: Any, name: str) -> Any:
-        found = in_need(connection, name)
-        if not seen:
-            seen.append(found)
-            values = {"worker": None, "heartbeat": None, "finished": 1.0}  # as `finish` leaves it, after the reading
-            connection.execute(schema.runs.update().where(schema.runs.c.key == "a100000000000000").values(values))
-        return found
+    def late(connection: Any, *arguments: Any) -> Any:
+        for row in claimable(connection, *arguments):
+            if not seen:
+                seen.append(row)
+                values = {
+                    "worker": None,
+                    "heartbeat": None,
+                    "finished": 1.0,
+                }  # as `finish` leaves it, after the reading
+                connection.execute(schema.runs.update().where(schema.runs.c.key == "a100000000000000").values(values))
+            yield row
 
-    monkeypatch.setattr(reading, "in_need", late)
+    monkeypatch.setattr(reading, "claimable", late)
     assert claimed(study, FAR_TOO) == "b100000000000000"
     assert study.run("a100000000000000").claims == 1
 

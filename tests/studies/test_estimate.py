@@ -11,6 +11,7 @@ import pytest
 from lengthwise.cli.progress import Overview
 from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.studies import Study, estimate, execute, grid, load
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import START_SECONDS, estimate_seconds
 from lengthwise.studies.events import Begun, Event
@@ -18,7 +19,7 @@ from lengthwise.training import measure_step
 
 MODEL = ModelConfig(d_model=16, num_layers=1, num_heads=2)
 TRAINING = TrainingConfig(train_length=4, steps=10, batch_size=4)
-ON = {"device": "cpu", "backend": "auto", "threads": 1}
+ON = {"compute": Compute()}
 
 
 def made(encodings: list[str], seeds: int = 1, **training: Any) -> tuple[tuple[Run, ...], dict[str, Cost]]:
@@ -115,7 +116,7 @@ def test_steps_are_measured_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) 
     assert 0 < measure_step(dataclasses.replace(run, training=dataclasses.replace(TRAINING, steps=1))) < 5
     assert torch.equal(torch.random.get_rng_state(), before)
     monkeypatch.setattr(estimate, "MEASURING_SECONDS", 0.0)
-    assert estimate_seconds([run], made(["fire"])[1], (), workers=1, device="cpu", backend="auto", threads=threads + 1)
+    assert estimate_seconds([run], made(["fire"])[1], (), workers=1, compute=Compute(threads=threads + 1))
     assert torch.get_num_threads() == threads
 
 

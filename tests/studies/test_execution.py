@@ -14,7 +14,7 @@ from lengthwise.cli.progress import Overview
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
-from lengthwise.studies import Event, Outcome, Study, StudyError, execute, grid, load
+from lengthwise.studies import Compute, Event, Outcome, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
 from lengthwise.studies.executors import WorkerError
 from lengthwise.studies.executors.local import main
@@ -161,10 +161,10 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
     ("options", "says"),
     [
         ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"threads": 0}, "threads must be at least 1, got 0"),
-        ({"device": "gpu"}, "device 'gpu' cannot be used"),
-        ({"device": "meta"}, "device 'meta' cannot be used"),
-        ({"backend": "sdpaa"}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),
+        ({"compute": Compute(threads=0)}, "threads must be at least 1, got 0"),
+        ({"compute": Compute(device="gpu")}, "device 'gpu' cannot be used"),
+        ({"compute": Compute(device="meta")}, "device 'meta' cannot be used"),
+        ({"compute": Compute(backend="sdpaa")}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),
     ],
 )
 def test_options_that_cannot_be(
@@ -182,7 +182,7 @@ def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path
     store = f"sqlite:///{tmp_path / 'empty' / 'results.db'}"
     spec = Spec(
         store=store, study="s", results=str(tmp_path), runs=pickle.dumps({}), plugins=(), source=None,
-        device="cpu", backend="auto", threads=1,
+        compute=Compute(),
     )  # fmt: skip
     context = get_context("spawn")
     ours, theirs = context.Pipe()

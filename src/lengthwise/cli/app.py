@@ -21,6 +21,7 @@ app = App(
 
 COMMANDS = (  # names of modules, each of which defines the function `command`
     "run",
+    "work",
     "compare",
     "tokenize",
     "report",

@@ -106,10 +106,19 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
     return Study(
         name=options.name or _name(settings, task, runs),
         question=f"Trained at length {training.train_length}, how well does a model do at {', '.join(map(str, lengths))}?",
-        command=shlex.join(["lengthwise", *sys.argv[1:]]),
+        command=_command(sys.argv[1:]),
         runs=runs,
         evaluation=evaluation,
     )
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Return the command that the study states. It leaves out the database's address, which may contain a password."""
+    kept = [word for word in arguments if not word.startswith("--store=")]
+    if "--store" in kept:
+        at = kept.index("--store")
+        del kept[at : at + 2]
+    return shlex.join(["lengthwise", *kept])
 
 
 def _task(options: Comparison) -> Choice:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import RESULTS, Results
+from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import one_line
 from lengthwise.config import ConfigError
 
@@ -16,7 +16,7 @@ def command(
     *runs: Annotated[str, Parameter(name="RUNS", show_default=False)],
     study: str | None = None,
     finished: Annotated[bool, Parameter(negative="")] = False,
-    results: Results = RESULTS,
+    place: Place = DEFAULT_PLACE,
 ) -> int:
     """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
 
@@ -30,16 +30,15 @@ def command(
         runs: Keys of the runs, or their first digits.
         study: Study to delete, with its runs.
         finished: Also delete finished runs, with their trained models and all results.
-        results: Results folder.
     """
-    from lengthwise.store import StoreError, open_results, results_option
+    from lengthwise.store import StoreError
 
     if bool(runs) == (study is not None):
         raise ConfigError(
             f"drop needs either the keys of runs or --study NAME, got {'both' if runs else 'neither'}; "
-            f"`lengthwise list runs{results_option(results)}` shows the keys"
+            f"`lengthwise list runs{place.option}` shows the keys"
         )
-    with open_results(results, create=False) as store:
+    with place.open() as store:
         if study is not None:
             dropped = store.drop_study(study, finished=finished)
             _require_deletion(dropped, study)

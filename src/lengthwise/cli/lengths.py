@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import RESULTS, Results, require_no_option
+from lengthwise.cli.options import DEFAULT_PLACE, Place, require_no_option
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
 
@@ -29,7 +29,7 @@ def command(
     /,
     *,
     field: str = "input",
-    results: Results = RESULTS,
+    place: Place = DEFAULT_PLACE,
     json: bool = False,
 ) -> int:
     """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.
@@ -42,18 +42,15 @@ def command(
     Args:
         file: A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
         field: Field to count: the number of words of a text (input, target), or the value of a whole number (length).
-        results: Results folder, if a run's key is given.
         json: Print JSON with one entry per length.
     """
     if KEY.fullmatch(file) and not Path(file).exists():
-        return _show_run(file, field, results, json)
+        return _show_run(file, field, place, json)
     if file != "-" and (not file or not Path(file).exists() or Path(file).is_dir()):
-        from lengthwise.store import results_option
-
         problem = "it is a folder" if file and Path(file).is_dir() else "there is no such file"
         raise ConfigError(
             "lengths needs a file of JSON lines, - for standard input, or a run's key "
-            f"(`lengthwise list runs{results_option(results)}`), got {file!r}: {problem}"
+            f"(`lengthwise list runs{place.option}`), got {file!r}: {problem}"
         )
     if file == "-":
         histogram = _read(sys.stdin.buffer, "standard input", field)
@@ -67,13 +64,13 @@ def command(
     return 0
 
 
-def _show_run(key: str, field: str, results: str, json: bool) -> int:
+def _show_run(key: str, field: str, place: Place, json: bool) -> int:
     from lengthwise.probes.example_lengths.summary import example_lengths
-    from lengthwise.store import StoreError, open_results
+    from lengthwise.store import StoreError
     from lengthwise.studies.probing import lengths_of
 
     try:
-        store = open_results(results, create=False)
+        store = place.open()
         with store:
             row = store.run(key)
             counted = example_lengths(lengths_of(store, row, field))

@@ -5,7 +5,7 @@ import importlib
 from itertools import chain
 from typing import Any
 
-from lengthwise.cli.options import RESULTS, Results
+from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
 from lengthwise.metrics import Metric
@@ -19,7 +19,9 @@ METHODS = {  # list: what it is a list of, the package that defines it, its name
 LISTS = (*METHODS, "probes", "runs", "studies")
 
 
-def command(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:
+def command(
+    what: str, /, *names: str, study: str | None = None, place: Place = DEFAULT_PLACE, json: bool = False
+) -> int:
     """List encodings, tasks, position schemes, probes, runs or studies.
 
     If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
@@ -30,7 +32,6 @@ def command(what: str, /, *names: str, study: str | None = None, results: Result
         what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
         names: Encodings, tasks, position schemes or probes to describe.
         study: List only the runs of this study.
-        results: Results folder.
         json: Print JSON.
     """
     list_name = what.lower()
@@ -43,9 +44,9 @@ def command(what: str, /, *names: str, study: str | None = None, results: Result
     if study is not None and list_name != "runs":
         raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
     if list_name == "runs":
-        _list_runs(study, results, json)
+        _list_runs(study, place, json)
     elif list_name == "studies":
-        _list_studies(results, json)
+        _list_studies(place, json)
     elif list_name == "probes":
         _list_probes(names, json)
     else:
@@ -171,12 +172,11 @@ def _option(setting: str) -> str:
 # ---- runs and studies -------------------------------------------------------------------------------------------
 
 
-def _list_runs(study: str | None, results: str, json: bool) -> None:
+def _list_runs(study: str | None, place: Place, json: bool) -> None:
     from lengthwise.analysis.code_marks import code_marks
     from lengthwise.analysis.gather import differences, flat, last_use, listing_times
-    from lengthwise.store import open_results
 
-    with open_results(results, create=False) as store:
+    with place.open() as store:
         studies = store.studies()
         listed = listing_times(store, studies)
         members = {one.name: [run.key for run in store.runs(one.name)] for one in studies}
@@ -225,10 +225,8 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     stdout().print(table)
 
 
-def _list_studies(results: str, json: bool) -> None:
-    from lengthwise.store import open_results
-
-    with open_results(results, create=False) as store:
+def _list_studies(place: Place, json: bool) -> None:
+    with place.open() as store:
         rows = store.studies()
         store_name = store.name
     if json:

@@ -6,14 +6,17 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 
 from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
 from lengthwise import values
 from lengthwise.config.choices import split_at_commas
-from lengthwise.values import ConfigError, require_no_address
+from lengthwise.values import ConfigError, require_address, require_no_address
+
+if TYPE_CHECKING:
+    from lengthwise.store import Store
 
 MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more
 MAX_RANGE = 10_000  # numbers in a range such as 5-20
@@ -97,6 +100,11 @@ def split_names(text: str | None) -> list[str]:
     return names
 
 
+def _require_address(kind: type, value: str | None) -> None:
+    if value is not None:
+        require_address("--store", value)
+
+
 EVERY_FILE = "**/*"  # of a folder of text
 RESULTS = values.RESULTS
 Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_require_folder)]
@@ -120,11 +128,37 @@ def option_class(owner: type[T]) -> type[T]:
 
 
 @option_class
-class Execution:
-    """Arguments of `execute`. Only `threads`, `device` and `backend` can change results, in the last digits."""
+class Place:
+    """Where results are."""
 
     results: Results = RESULTS
-    """Folder for the results database, the trained models and the report."""
+    """Results folder, with the trained models, the report and, without --store, the database."""
+    store: Annotated[
+        str | None, Parameter(env_var="LENGTHWISE_STORE", validator=_require_address, show_default=False)
+    ] = None
+    """Address of a database that several machines share: postgresql://user@host/name. Its password belongs in ~/.pgpass."""
+
+    def open(self) -> "Store":
+        """Open the results. Raises `StoreError` if there are none."""
+        from lengthwise.store import open_results
+
+        return open_results(self.results, create=False, store=self.store)
+
+    @property
+    def option(self) -> str:
+        """The options of other commands on these results, for messages, such as ` --results PATH`; "" if they need none."""
+        from lengthwise.store import results_option, store_option
+
+        return store_option(self.store) + results_option(self.results)
+
+
+DEFAULT_PLACE = Place()
+
+
+@option_class
+class Execution(Place):
+    """How and where runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
+
     workers: Integer | None = None
     """Number of runs at the same time. [default: the number of CPU cores; 1 on a GPU]"""
     device: str = "cpu"
@@ -135,6 +169,14 @@ class Execution:
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
     executor: str = "local"
     """Where to execute runs. local: processes on this machine. inline: in this process, for a debugger."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of `execute`."""
+        from lengthwise.studies import Compute
+
+        compute = Compute(device=self.device, backend=self.backend, threads=self.threads)
+        names = ("results", "store", "workers", "executor")
+        return {"compute": compute} | {name: getattr(self, name) for name in names}
 
 
 DEFAULT_EXECUTION = Execution()

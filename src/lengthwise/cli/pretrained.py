@@ -68,7 +68,7 @@ def command(
         folder: The model's folder, with config.json, the tokenizer and *.safetensors.
     """
     from lengthwise.evaluation import pretrained
-    from lengthwise.studies import execution
+    from lengthwise.studies import Compute
     from lengthwise.training.numerics import use_process
 
     file = None if options.output is None else output_file(options.output, "JSON file")
@@ -77,7 +77,7 @@ def command(
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
     form = "mpt" if options.form == "auto" else options.form
     plan = pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)  # checks the options
-    execution.require_usable(None, options.device, "auto", options.threads)
+    Compute(device=options.device, threads=options.threads).require_usable()
     use_process(options.threads)
     model = pretrained.load(folder, device=options.device, dtype=options.dtype)
     if options.form == "auto":

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.options import RESULTS, Results
+from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 
@@ -17,7 +17,7 @@ def command(
     *,
     study: str | None = None,
     ties: str = "average",
-    results: Results = RESULTS,
+    place: Place = DEFAULT_PLACE,
     output: str | None = None,
     json: bool = False,
 ) -> int:
@@ -30,17 +30,15 @@ def command(
         ties: How encodings with equal scores are ranked. The summary of several tasks shows each encoding's mean of 1 / rank.
             average: they share the mean of their ranks.
             published: ranks follow the order of the study's list, as in the NoPE study.
-        results: Results folder.
         output: The HTML file to write. [default: report.html in the results folder]
         json: Print the results as JSON; the HTML file is then written only with --output.
     """
     from lengthwise.analysis import findings, ranking, require_ties
     from lengthwise.report import write
-    from lengthwise.store import open_results
 
     rule = require_ties(ties)
     file = None if output is None else output_file(output, "HTML page")
-    with open_results(results, create=False) as store:
+    with place.open() as store:
         if json:
             data = findings(store, study)
             if file is not None:

@@ -13,7 +13,7 @@ from lengthwise.cli.report import print_table
 from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
-    from lengthwise.studies import Study
+    from lengthwise.studies import Outcome, Study
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)]
 
@@ -53,15 +53,19 @@ def study_options(settings: Sequence[str]) -> dict[str, str]:
 def run_study(study: "Study", execution: Execution) -> int:
     """Execute the study, write the report, and return 1 if a run failed."""
     from lengthwise.cli.progress import display
-    from lengthwise.store import open_results
     from lengthwise.studies import execute
 
     folder = Path(execution.results)
     with display(study, folder) as show:
-        outcome = execute(study, **vars(execution), estimate=True, on_event=show)
-    with open_results(folder, create=False) as store:
+        outcome = execute(study, **execution.arguments(), estimate=True, on_event=show)
+    with execution.open() as store:
         page = print_table(store, study.name, store.folder / "report.html")
     print(f"Report: {one_line(page)}")
+    return print_failures(study, outcome)
+
+
+def print_failures(study: "Study", outcome: "Outcome", how: str = "run the same command again") -> int:
+    """Print the failed runs with their errors, and how to retry them. Return the exit code: 1 if there are any."""
     if outcome.failed:
         runs = {run.key: run for run in study.runs}
         for key, error in outcome.failed:
@@ -72,7 +76,7 @@ def run_study(study: "Study", execution: Execution) -> int:
         failed = "the run" if len(study.runs) == 1 else f"{number} of {len(study.runs)} runs"
         if again := number - sum(key in outcome.permanent for key, _ in outcome.failed):
             others = f"the other{'s' if again > 1 else ''}"
-            retry = f"run the same command again to retry {('it' if number == 1 else 'them') if again == number else others}"
+            retry = f"{how} to retry {('it' if number == 1 else 'them') if again == number else others}"
         else:
             retry = "correct what the message names first, because the same command fails again"
         print(f"lengthwise: {failed} failed; {retry}", file=sys.stderr)

@@ -10,7 +10,7 @@ torch, so a report needs the database alone.
 
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import BadFolder, ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
-from lengthwise.store.folders import delete_run, results_option, run_folder
+from lengthwise.store.folders import delete_run, results_option, run_folder, store_option
 from lengthwise.store.results import Store, open_results, open_store
 from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
@@ -37,5 +37,6 @@ __all__ = [
     "open_store",
     "results_option",
     "run_folder",
+    "store_option",
     "worker_name",
 ]

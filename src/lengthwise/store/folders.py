@@ -1,14 +1,17 @@
 """The folders of runs. Only this module turns a run's key into a path."""
 
 import os
+import secrets
 import shlex
 import shutil
 from pathlib import Path
 
 from lengthwise.class_versions import shortened
 from lengthwise.store.checks import require_key
-from lengthwise.store.errors import BadFolder
+from lengthwise.store.errors import BadFolder, StoreError
 from lengthwise.values import RESULTS, require_no_address
+
+_ID_FILE = "results-id"
 
 
 def results_option(results: str | os.PathLike[str]) -> str:
@@ -19,6 +22,32 @@ def results_option(results: str | os.PathLike[str]) -> str:
         if Path(results).resolve() == Path(default).resolve()
         else f" --results {shlex.quote(shortened(str(results)))}"
     )
+
+
+def store_option(address: str | None) -> str:
+    """Return ` --store ADDRESS` for commands in messages, in this wording, since an address may contain a password. Return "" if
+    they need none, because there is no address or LENGTHWISE_STORE has it."""
+    return "" if address is None or os.environ.get("LENGTHWISE_STORE") == address else " --store ADDRESS"
+
+
+def results_id(folder: Path, create: bool) -> str | None:
+    """Return the identifier in a results folder, or None if it has none. With `create`, it gets a random one if it has none.
+
+    Two machines that find the same identifier see the same folder.
+    """
+    file = folder / _ID_FILE
+    try:
+        if create and not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = folder / f".{_ID_FILE}.{os.getpid()}"
+            draft.write_text(secrets.token_hex(16), encoding="ascii")
+            os.replace(draft, file)
+        with open(file, encoding="ascii", errors="replace") as text:
+            return text.read(64).strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{file} cannot be used ({error.strerror}); give another results folder") from error
 
 
 def run_folder(results: str | os.PathLike[str], key: str) -> Path:

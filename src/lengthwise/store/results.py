@@ -13,7 +13,7 @@ from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite_file import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
-from lengthwise.store.folders import results_option
+from lengthwise.store.folders import results_id, results_option, store_option
 from lengthwise.store.rows import (
     CurveRow,
     ProbeRow,
@@ -25,9 +25,8 @@ from lengthwise.store.rows import (
     plain_text,
     take,
 )
-from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
-from lengthwise.values import require_no_address
+from lengthwise.values import require_address, require_no_address
 
 _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
@@ -38,27 +37,27 @@ class Store:
     Several processes and threads may use a database at once. A forked process must open `store.url` itself.
     """
 
-    def __init__(self, database: Database):
-        self._database = database
+    def __init__(self, database: Database, folder: Path | None = None, address: str | None = None):
+        """`folder`: the results folder. Default: the folder of the database's file. `address`: see `open_results`."""
+        self._database, self._address = database, address
         self.name, self.url, self.path, self.readonly = database.name, database.url, database.path, database.readonly
-        self._folder = None if database.path is None else database.path.parent
+        self._folder = database.path.parent if folder is None and database.path is not None else folder
         self._transaction, self._now = database.transaction, database.now
 
     @property
     def folder(self) -> Path:
-        """Return the results folder, which contains the database's file. Raises `StoreError` for a database on a server."""
+        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without one."""
         if self._folder is None:
-            raise StoreError(
-                f"{self.name} is on a server and has no folder on this machine; give a results folder instead"
-            )
+            raise StoreError(f"{self.name} was opened without a results folder; open it with open_results")
         return self._folder
 
     @property
     def option(self) -> str:
-        """Return the option of commands on this store, for messages: ` --results PATH`, or "" if they need none."""
-        if self.path is None:
+        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need none."""
+        if self._folder is None:
             return ""
-        return results_option(self.path.parent if self.path.name == FILE_NAME else self.path)
+        is_file = self._address is None and self.path is not None and self.path.name != FILE_NAME
+        return store_option(self._address) + results_option(self.path if is_file and self.path else self._folder)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -76,6 +75,22 @@ class Store:
     def require_file_unchanged(self) -> None:
         """Raise `StoreGone` if the database was deleted or replaced since it was opened."""
         self._database.require_unchanged()
+
+    def require_shared_folder(self) -> None:
+        """Raise `StoreError` unless `folder` is the results folder that every user of this database has.
+
+        Otherwise a worker would not find what another one has trained. The first caller decides which folder it is.
+        """
+        with self._transaction(writes=True) as connection:
+            known = connection.scalar(select(schema.about.c.results_id).with_for_update())
+            found = results_id(self.folder, create=known is None)
+            if known is None:
+                connection.execute(update(schema.about).values(results_id=found))
+            elif found != known:
+                raise StoreError(
+                    f"{self.folder} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
+                    "folder that all machines share with --results, or another database with --store"
+                )
 
     # ---- studies ------------------------------------------------------------------------------------------------
 
@@ -154,10 +169,16 @@ class Store:
         with self._transaction(writes=False) as connection:
             return reading.progress(connection, plain_text(study), self._now(connection))
 
+    def is_unfinished(self, study: str) -> bool:
+        """Return whether the study has a run that is neither failed nor done, with or without a worker."""
+        with self._transaction(writes=False) as connection:
+            return reading.is_unfinished(connection, plain_text(study))
+
     # ---- claims -------------------------------------------------------------------------------------------------
 
     def claim(self, study: str, worker: str) -> RunRow | None:
-        """Claim the study's first run that needs work and that no living worker holds. Return None if there is none now.
+        """Claim a run of the study that needs work and that no living worker holds: one of a dead worker, or the first without a
+        worker. Return None if there is none now.
 
         A run that starts from another one is claimed only after that one is trained or has failed. None does not mean that the
         study is done, because other workers may hold runs and die. No other worker gets the run until it is finished, failed or
@@ -166,14 +187,12 @@ class Store:
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
-            for row in reading.in_need(connection, study):
+            for row in reading.claimable(connection, study, now):
                 key, holder, claims = row["key"], row["worker"], row["claims"]
-                if holder is not None and not is_dead(holder, now - row["heartbeat"]):
-                    continue
                 questions = reading.questions_of(connection, study, key)
-                # SQLite allows one writer at a time. On a server, two workers may choose the same run: then the number of its
-                # claims has changed, the second update matches no row, and that worker takes the next run. The server may also
-                # still execute the last transaction of a dead worker, after which the run may be finished or have no worker.
+                # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
+                # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
+                # dead worker, after which the run may be finished or have no worker.
                 unchanged = schema.runs.c.claims == claims, schema.runs.c.worker.is_not_distinct_from(holder)
                 claim = update(schema.runs).where(schema.runs.c.key == key, *unchanged)
                 values = {"worker": worker, "heartbeat": now, "started": now, "claims": claims + 1}
@@ -382,10 +401,21 @@ def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0)
     return Store(open_database(where, create, timeout))
 
 
-def open_results(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
-    """Open the results at `where` like `open_store`, but only on this machine, so that `Store.folder` exists.
+def open_results(where: str | Path, create: bool = True, *, store: str | None = None, timeout: float = 60.0) -> Store:
+    """Open the results whose files are in the folder `where`, so that `Store.folder` exists.
 
-    Commands and executions use this function, because they need the folder with the trained models. Raises `ConfigError` for a URL.
+    The database is at the address `store`, such as postgresql://user@host/name, or else in the folder. Raises `ConfigError` if
+    `where` is an address or `store` is none, and `StoreError` as `open_store` does.
     """
     require_no_address("the results folder", where)
-    return open_store(where, create, timeout=timeout)
+    if store is None:
+        return open_store(where, create, timeout=timeout)
+    require_address("store", store)
+    opened = Store(open_database(store, create, timeout), Path(where).expanduser().absolute(), store)
+    if create:
+        try:
+            opened.require_shared_folder()
+        except BaseException:
+            opened.close()
+            raise
+    return opened

@@ -7,20 +7,25 @@ trained and every question of its study has a score, and pending otherwise. So a
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, Table, Text, and_
 from sqlalchemy.types import TypeEngine
 
 from lengthwise.store import checks
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
 from lengthwise.store.shapes import QUESTION
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version of the tables below, which every database stores. It rises with each change of the tables, and databases of any
 other version are refused."""
 
 tables = MetaData()
 
-about = Table("lengthwise", tables, Column("schema_version", Integer, primary_key=True, autoincrement=False))
+about = Table(
+    "lengthwise",
+    tables,
+    Column("schema_version", Integer, primary_key=True, autoincrement=False),
+    Column("results_id", Text),  # of the results folder, if the database is elsewhere; see `folders.results_id`
+)
 
 _SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {str: Text, int: BigInteger, float: Double, bool: Boolean, dict: Text}
 
@@ -88,3 +93,5 @@ curve = Table("curve", tables, _of_run(), *_columns(CurveRow, "step"))
 probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
+_untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))
+Index("untrained_runs", runs.c.key, sqlite_where=_untrained, postgresql_where=_untrained)  # what workers look for

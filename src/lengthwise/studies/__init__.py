@@ -10,12 +10,14 @@
 `lengthwise run FILE` executes the `study` that a file defines; `execute(study, results)` is the same from Python.
 """
 
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
 from lengthwise.studies.execution import Interrupted, Outcome, execute
 from lengthwise.studies.loading import StudyError, load
 from lengthwise.studies.study import Study, continued, encoding, grid, task
 
 __all__ = [
+    "Compute",
     "Event",
     "Interrupted",
     "Outcome",

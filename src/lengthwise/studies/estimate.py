@@ -10,6 +10,7 @@ from statistics import fmean
 import torch
 
 from lengthwise.config import Run
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.cost import Cost
 from lengthwise.training import measure_step
 from lengthwise.training.numerics import torch_threads
@@ -24,9 +25,7 @@ def estimate_seconds(
     trained: Collection[str],
     *,
     workers: int,
-    device: str,
-    backend: str,
-    threads: int,
+    compute: Compute,
 ) -> float | None:
     """Return about how many seconds `workers` processes need for `runs`, or None if no step could be measured.
 
@@ -39,7 +38,7 @@ def estimate_seconds(
     kinds = {run.key: replace(run, seed=0) for run in runs}
     rates: dict[Run, float] = {}  # seconds per unit of cost
     start = time.perf_counter()
-    with torch_threads(threads):
+    with torch_threads(compute.threads):
         for n, run in enumerate(_most_different_first(runs)):
             left = MEASURING_SECONDS - (time.perf_counter() - start)
             if left <= 0 and n:
@@ -47,11 +46,13 @@ def estimate_seconds(
             if not run.training.steps:
                 continue
             try:
-                seconds = measure_step(run, device=device, backend=backend, seconds=min(0.5, max(left, 0.1)))
+                seconds = measure_step(
+                    run, device=compute.device, backend=compute.backend, seconds=min(0.5, max(left, 0.1))
+                )
             except (Exception, SystemExit):  # the worker that trains this run will report the error
                 continue
             rates[kinds[run.key]] = seconds * run.training.steps / costs[run.key].train
-    if torch.device(device).type == "cuda":
+    if torch.device(compute.device).type == "cuda":
         torch.cuda.empty_cache()  # the workers need that memory
     if not rates:
         return None

@@ -1,5 +1,6 @@
 """`execute`: decide which runs of a study are to be done, have an executor do them, and report what happens."""
 
+import math
 import os
 import pickle
 import signal
@@ -14,11 +15,12 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention import check_backend
+from lengthwise.analysis.protocol import canonical
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
+from lengthwise.studies.compute import DEFAULT_COMPUTE, Compute
 from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
@@ -34,11 +36,12 @@ from lengthwise.values import require_no_address
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
 STOP_SECONDS = 30.0  # for the workers' last checkpoints
-MAX_THREADS = 1024  # torch starts them all, and a huge number ends the process
+# Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM stopped the execution. All progress is saved, and the same call continues."""
+    """Ctrl-C, SIGTERM or SIGUSR2 stopped the execution. All progress is saved, and the same call continues."""
 
     def __init__(self, number: int, counts: dict[str, int]):
         super().__init__(f"interrupted by {signal.Signals(number).name}")
@@ -53,58 +56,62 @@ class Outcome:
     failed: tuple[tuple[str, str], ...]  # (key, error message in one line)
     seconds: float
     permanent: frozenset[str] = frozenset()  # keys of runs that failed because of their settings, see `Failed`
+    out_of_time: bool = False  # `max_seconds` ended the call before all runs were finished
 
 
 def execute(
     study: Study,
     results: str | Path,
     *,
+    store: str | None = None,
     workers: int | None = None,
-    device: str = "cpu",
-    backend: str = "auto",
-    threads: int = 1,
+    compute: Compute = DEFAULT_COMPUTE,
     executor: str = "local",
     estimate: bool = False,
+    join: bool = False,
+    max_seconds: float | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
-    Everything is checked before anything trains. `workers`: number of processes, each with one run at a time; None: one per CPU
-    core (one in all on a GPU), but no more than runs. `threads`: torch threads per worker; results are reproducible bit for bit
-    with the same number. `executor`: where the runs are executed, a name of `EXECUTORS`: "local" for processes on this machine,
-    "inline" for one run after another in this process, as a debugger needs. `estimate`: measure a few training steps first, which
-    takes about five seconds, and report the expected duration in `Begun`. Several calls may execute the same study in the same
-    folder at the same time: they share the runs, and all return when all runs are finished. A failing run does not stop the
-    others.
+    Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
+    which several machines can share; None: the database in `results`. `workers`: number of processes, each with one run at a
+    time; None: one per CPU core (one in all on a GPU), but no more than runs. `executor`: where the runs are executed, a name
+    of `EXECUTORS`: "local" for processes on this machine, "inline" for one run after another in this process, as a debugger
+    needs. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected duration in
+    `Begun`. Several calls may execute the same study in the same folder at the same time: they share the runs, and all return
+    when all runs are finished. A failing run does not stop the others. `join`: if the store already has the study, leave it as
+    it is, so that failed runs are not tried again. `max_seconds`: a little before this time, ask the workers to save their
+    checkpoints and return.
 
-    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C or SIGTERM, once the workers have saved
-    their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
+    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
+    saved their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_no_address("the results folder", results)
-    require_usable(workers, device, backend, threads)
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers must be at least 1, got {workers}")
+    compute.require_usable()
     kind = executor_named(executor)
     if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
         raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
     study.check()
-    _require_supported(study, device, backend, threads)
-    with open_results(results) as store:
+    _require_supported(study, compute)
+    with open_results(results, store=store) as opened:
         spec = Spec(
-            store=store.url,
+            store=opened.url,
             study=study.name,
-            results=str(store.folder.resolve()),
+            results=str(opened.folder.resolve()),
             runs=_pickled(study),
             plugins=loaded_plugins(),
             source=_source_for_workers(study),
-            device=device,
-            backend=backend,
-            threads=threads,
+            compute=compute,
         )
         for run in study.runs:
-            run_folder(store.folder, run.key)  # raises `StoreError` for a link or a file
-        _require_parents(store, study)
-        notes = _add(store, study)
-        execution = _Execution(store, study, spec, kind, on_event or (lambda event: None))
-        return execution.work(workers, estimate, notes)
+            run_folder(opened.folder, run.key)  # raises `StoreError` for a link or a file
+        _require_parents(opened, study)
+        notes = [] if join and _is_stored(opened, study) else _add(opened, study)
+        execution = _Execution(opened, study, spec, kind, on_event or (lambda event: None))
+        return execution.work(workers, estimate, notes, max_seconds)
 
 
 def _require_parents(store: Store, study: Study) -> None:
@@ -121,6 +128,14 @@ def _require_parents(store: Store, study: Study) -> None:
                 f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, seed "
                 f"{run.parent.seed}), which is not trained in {store.folder}; add that run to the study"
             )
+
+
+def _is_stored(store: Store, study: Study) -> bool:
+    """Return whether the store has the study with the same runs and questions."""
+    if all(row.name != study.name for row in store.studies()):
+        return False
+    stored = [(row.key, sorted(canonical(question) for question in row.asked)) for row in store.runs(study.name)]
+    return stored == [(row["key"], sorted(canonical(question) for question in row["asked"])) for row in study.rows()]
 
 
 def _add(store: Store, study: Study) -> list[str]:
@@ -188,32 +203,13 @@ def _reopen(store: Store, study: str) -> str:
     )
 
 
-def require_usable(workers: int | None, device: str, backend: str, threads: int) -> None:
-    """Raise `ConfigError` for numbers of workers or threads, a backend or a device that cannot be used."""
-    for name, value in (("workers", workers), ("threads", threads)):
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} must be at least 1, got {value}")
-    if threads > MAX_THREADS:
-        raise ConfigError(f"threads must be at most {MAX_THREADS:,}, got {threads:,}; use at most one per core")
-    check_backend(backend)
-    try:
-        torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        count = torch.accelerator.device_count()
-        kind = torch.accelerator.current_accelerator() if count else None
-        names = ["cpu", *(f"{kind.type}:{n}" for n in range(count) if kind)]
-        raise ConfigError(
-            f"device {device!r} cannot be used with this PyTorch on this machine; available: {', '.join(names)}"
-        ) from error
-
-
-def _require_supported(study: Study, device: str, backend: str, threads: int) -> None:
+def _require_supported(study: Study, compute: Compute) -> None:
     """Raise `ConfigError` for the first encoding that a named backend does not support, before anything is created."""
     kinds = {(run.encoding, run.model, run.training.positions, run.training.train_length): run for run in study.runs}
-    for run in kinds.values() if backend != "auto" else ():
+    for run in kinds.values() if compute.backend != "auto" else ():
         try:
-            with torch_threads(threads):
-                check_step(run, device=device, backend=backend)
+            with torch_threads(compute.threads):
+                check_step(run, device=compute.device, backend=compute.backend)
         except ConfigError as error:
             text = str(error).replace("backend='auto'", "backend='auto' (--backend auto)")
             raise ConfigError(f"{run.label} on {run.task.label}: {text}") from error
@@ -255,29 +251,35 @@ class _Execution:
         self.next_count = 0.0
         self.permanent: set[str] = set()  # keys of runs that failed because of their settings
         self.idle = False  # at the last count, only other calls had runs
+        self.end = math.inf  # when workers are asked to stop, by time.perf_counter()
 
     def emit(self, event: Event) -> None:
+        if self._time_is_over():
+            self.executor.stopping = True  # an executor in this process notices it here
         if isinstance(event, Failed) and event.permanent:
             self.permanent.add(event.key)
         if isinstance(event, (Done, Failed)):
             self._count(now=True)
         self.on_event(event)
 
-    def work(self, workers: int | None, estimate: bool, notes: list[str]) -> Outcome:
+    def work(self, workers: int | None, estimate: bool, notes: list[str], max_seconds: float | None) -> Outcome:
         start = time.perf_counter()
+        if max_seconds is not None:
+            self.end = start + max_seconds - min(STOP_SECONDS, max_seconds / 10)
         self._run(self._begin(workers, estimate, notes))
         counts = self.store.progress(self.study.name)
+        unfinished = counts["pending"] + counts["running"] > 0
         if self.signal is not None:
             raise Interrupted(self.signal, counts)
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
-        return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent))
+        return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent), unfinished)
 
     def _begin(self, workers: int | None, estimate: bool, notes: list[str]) -> int:
         """Emit `Begun` and the notes. Return the number of workers."""
         counts = self.store.progress(self.study.name)
-        default = self.executor.max_workers or (1 if torch.device(self.spec.device).type == "cuda" else cores())
+        default = self.executor.max_workers or (1 if torch.device(self.spec.compute.device).type == "cuda" else cores())
         number = min(workers or default, counts["pending"] + counts["running"])
         rows = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
         runs = [run for run in self.study.runs if run.key in rows]
@@ -292,10 +294,7 @@ class _Execution:
 
     def _estimate(self, runs: list[Run], costs: dict[str, Cost], trained: set[str], workers: int) -> float | None:
         self.emit(Note(text="measuring a few training steps to estimate the duration"))
-        spec = self.spec
-        seconds = estimate_seconds(
-            runs, costs, trained, workers=workers, device=spec.device, backend=spec.backend, threads=spec.threads
-        )
+        seconds = estimate_seconds(runs, costs, trained, workers=workers, compute=self.spec.compute)
         if seconds is None:
             self.emit(Note(text="no training step could be measured, so the duration is not estimated"))
         return seconds
@@ -304,13 +303,16 @@ class _Execution:
         with self._signals():
             try:
                 self.executor.start(workers)
-                while self.executor.active and self.signal is None and self.error is None:
+                while self.executor.active and self.signal is None and self.error is None and not self._time_is_over():
                     self.executor.poll(POLL_SECONDS)
                     self._count()
             except WorkerError as error:
                 self.error = str(error)
             finally:
                 self._stop()
+
+    def _time_is_over(self) -> bool:
+        return time.perf_counter() >= self.end
 
     def _count(self, now: bool = False) -> None:
         """Emit `Counted` if the numbers of runs by status have changed, which other calls may do too."""
@@ -357,7 +359,7 @@ class _Execution:
                 self.executor.kill()
             self.signal = number
 
-        old: dict[int, Any] = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
+        old: dict[int, Any] = {number: signal.signal(number, record) for number in STOP_SIGNALS}
         try:
             yield
         finally:

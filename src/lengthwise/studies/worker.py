@@ -1,6 +1,7 @@
 """A worker of any executor: it claims runs of a study from the store, trains and evaluates them."""
 
 import os
+import random
 import threading
 import time
 import traceback
@@ -27,6 +28,7 @@ from lengthwise.store import (
     run_folder,
     worker_name,
 )
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
@@ -34,7 +36,8 @@ from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import WEIGHTS, deleted
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
-IDLE_SECONDS = 1.0  # between two attempts to claim a run, while other workers have all unfinished runs
+# Seconds between two attempts to claim a run, while other workers have all unfinished runs.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 4.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,7 @@ class Spec:
     runs: bytes  # {key: Run}, pickled
     plugins: tuple[str, ...]  # those of the parent, so that the classes of stored runs are found by name
     source: str | None  # the study's file, if runs use classes from outside lengthwise
-    device: str
-    backend: str
-    threads: int
+    compute: Compute
 
 
 class Parent(Protocol):
@@ -96,19 +97,22 @@ class Worker:
     def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run]):
         self.spec, self.parent, self.store, self.runs = spec, parent, store, runs
         self.name = worker_name()
-        self.facts = facts(spec.device, spec.threads)
+        self.facts = facts(spec.compute.device, spec.compute.threads)
+        self.pause = FIRST_PAUSE
 
     def step(self) -> bool:
         """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
         row = self.store.claim(self.spec.study, self.name)
         if row is not None:
+            self.pause = FIRST_PAUSE
             self.process(row)
             return True
-        counts = self.store.progress(self.spec.study)
-        if not counts["running"] and not counts["pending"]:
+        if not self.store.is_unfinished(self.spec.study):
             return False
-        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here.
-        self.parent.stop_requested.wait(IDLE_SECONDS)
+        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers that
+        # wait for the same database ask it at different times, and less and less often.
+        self.parent.stop_requested.wait(self.pause * random.uniform(0.5, 1.5))
+        self.pause = min(1.5 * self.pause, LONGEST_PAUSE)
         return True
 
     def process(self, row: RunRow) -> None:
@@ -163,8 +167,8 @@ class Worker:
         trained = train(
             run,
             run_folder(self.spec.results, row.key),  # again, because it may have been replaced since
-            device=self.spec.device,
-            backend=self.spec.backend,
+            device=self.spec.compute.device,
+            backend=self.spec.compute.backend,
             on_progress=on_training,
             should_stop=should_stop,
         )

@@ -115,10 +115,10 @@ def _question(
     """Return the question with the defaults of the device. Raise `ConfigError` for a device that cannot be used."""
     import torch
 
-    from lengthwise.studies.execution import require_usable
+    from lengthwise.studies import Compute
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    require_usable(None, device, settings["backend"], options.threads)
+    Compute(device=device, backend=settings["backend"], threads=options.threads).require_usable()
     sizes = sizes_for(device)
     chosen = {name: sizes[name] if settings[name] is None else settings[name] for name in sizes}
     return Question(

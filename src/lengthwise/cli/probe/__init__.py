@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lengthwise.cli.derived_options import with_options
-from lengthwise.cli.options import RESULTS, Integer, Results, number_ranges
+from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place, number_ranges
 from lengthwise.cli.printing import figure, one_line, plain_table, print_json, stdout
 from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
 from lengthwise.cli.progress_bar import progress
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 DEFAULTS = Selection()
 
 
-@with_options(question_options(), before="results")
+@with_options(question_options(), before="place")
 def command(
     what: str,
     run: Annotated[str | None, Parameter(show_default=False)] = None,
     /,
     *,
     selection: Selection = DEFAULTS,
-    results: Results = RESULTS,
+    place: Place = DEFAULT_PLACE,
     device: str = "cpu",
     threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
     json: bool = False,
@@ -50,23 +50,21 @@ def command(
     Args:
         what: Name of the probe; `lengthwise list probes` lists them.
         run: The run's key, or its first digits.
-        results: Results folder.
         device: Device to run on: cpu, cuda, cuda:1, ...
         threads: Number of CPU threads.
         json: Print JSON.
     """
     from lengthwise.cli.app import app
-    from lengthwise.store import open_results
 
     if what in app and PROBES.get(what) is None:
         raise ConfigError(f"{what} is a command and not a probe; see `lengthwise {what} --help`")
 
     selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))
     probe = PROBES.find_model_probe(what)
-    selection.require(probe, results)
+    selection.require(probe, place)
     _require_applicable(probe, selection, options)
     values = _parsed(probe, options)
-    with open_results(results, create=False) as store:
+    with place.open() as store:
         skipped: list[str] = []
         jobs = _jobs(store, probe, selection, values, skipped)
         answers = _ask(store, store.folder, jobs, device, threads)
@@ -191,10 +189,10 @@ def _require_any(rows: "Sequence[Any]", study: str | None, reasons: "Sequence[st
 
 
 def _ask(store: "Store", folder: Path, jobs: "Sequence[ProbeJob]", device: str, threads: int) -> "list[ProbeResult]":
-    from lengthwise.studies import execution, probing
+    from lengthwise.studies import Compute, probing
     from lengthwise.training.numerics import use_process
 
-    execution.require_usable(None, device, "auto", threads)
+    Compute(device=device, threads=threads).require_usable()
     use_process(threads)
     prober = probing.Prober(store, folder, device=device, threads=threads)
     stored = prober.stored(jobs)

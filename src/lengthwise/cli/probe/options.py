@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lengthwise.cli.derived_options import option
-from lengthwise.cli.options import option_class, whole_numbers
+from lengthwise.cli.options import Place, option_class, whole_numbers
 from lengthwise.config import ConfigError
 from lengthwise.probes import PROBES, ModelProbe
 from lengthwise.values import join_names
@@ -30,14 +30,12 @@ class Selection:
     run: Annotated[str | None, Parameter(parse=False)] = None
     lengths: Annotated[str | None, Parameter(parse=False)] = None
 
-    def require(self, probe: ModelProbe, results: str) -> None:
+    def require(self, probe: ModelProbe, place: Place) -> None:
         """Raise `ConfigError` if the selection is incomplete or contradictory for the probe."""
         if (self.run is None) == (self.study is None):
-            from lengthwise.store import results_option
-
             got = "neither" if self.run is None else "both"
             raise ConfigError(
-                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{results_option(results)}` "
+                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{place.option}` "
                 "shows the keys"
             )
         if self.task is not None and self.study is None:

@@ -1,6 +1,5 @@
 """The databases that can hold results: one module each, one line each in the list below."""
 
-import re
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -10,19 +9,17 @@ from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.postgresql import PostgreSQL
 from lengthwise.store.databases.sqlite import SQLite
 from lengthwise.store.errors import StoreError
-from lengthwise.values import EXAMPLE, require_no_address
+from lengthwise.values import EXAMPLE, is_url, require_no_address
 
 DATABASES: tuple[type[Database], ...] = (
     SQLite,
     PostgreSQL,
 )
 
-_URL = re.compile("[A-Za-z0-9+_.-]*://")
-
 
 def open_database(where: str | Path, create: bool, timeout: float) -> Database:
     """Open the database at a URL, or the SQLite database of a folder or file. See `open_store`."""
-    if not isinstance(where, str) or not _URL.match(where):
+    if not is_url(where):
         require_no_address("the results folder", where)  # a URL that was converted to a path
         return SQLite.open_file(Path(where), create, timeout)
     try:

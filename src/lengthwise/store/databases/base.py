@@ -18,7 +18,7 @@ from lengthwise.store.schema import SCHEMA_VERSION, about, tables
 class Database(ABC):
     """An open database. A new kind of database is one module and one line in `DATABASES` (`__init__.py`).
 
-    `name`: how messages call it, without passwords. `url`: the address with which another process opens it.
+    `name`: how messages call it, without user and password. `url`: the address with which another process opens it.
     `timeout`: seconds to wait for another program's lock. `path`: its file on this machine; None for a database on a server.
     """
 

@@ -4,10 +4,10 @@ from typing import Self
 
 from sqlalchemy import URL, Connection, create_engine, text
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from lengthwise.store.databases.base import Database
-from lengthwise.store.errors import StoreError, locked
+from lengthwise.store.errors import StoreError, first_line, locked
 from lengthwise.values import EXAMPLE
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
@@ -53,7 +53,16 @@ class PostgreSQL(Database):
 
     def explain(self, error: DBAPIError) -> str | None:
         found = getattr(error.orig, "sqlstate", "")
-        return locked(self.name, self.timeout) if found == _LOCK_NOT_AVAILABLE else None
+        if found == _LOCK_NOT_AVAILABLE:
+            return locked(self.name, self.timeout)
+        if found is not None or not isinstance(error, OperationalError):
+            return None
+        reason = first_line(error).removeprefix("connection is bad: ")  # there is no connection
+        if "password" in reason:
+            return f"{self.name} refuses the password, or there is none; write it into ~/.pgpass or PGPASSWORD"
+        if "does not exist" in reason and "database" in reason:
+            return f"{self.name} does not exist on its server; create it with createdb, or correct the address"
+        return f"{self.name} cannot be reached ({reason}); start the server, or correct the address"
 
     def now(self, connection: Connection) -> float:
         """Return the server's time."""

@@ -22,7 +22,14 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from lengthwise.store.checks import escaped
 from lengthwise.store.databases.base import Database
-from lengthwise.store.databases.sqlite_file import database_file, file_of, identity, not_a_database, prepare
+from lengthwise.store.databases.sqlite_file import (
+    database_file,
+    file_of,
+    identity,
+    not_a_database,
+    prepare,
+    require_local,
+)
 from lengthwise.store.errors import StoreError, StoreGone, damaged, first_line, locked, read_only
 from lengthwise.store.schema import about, tables
 
@@ -47,6 +54,8 @@ class SQLite(Database):
     def open_file(cls, path: Path, create: bool, timeout: float) -> Self:
         """Open a database file, or `results.db` in the folder at `path`."""
         path = database_file(path)
+        if create:
+            require_local(path)
         prepare(path, create)
         database = cls(str(path), URL.create("sqlite", database=str(path)).render_as_string(), timeout)
         database.path, database.scratch = path, None

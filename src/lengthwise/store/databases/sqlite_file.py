@@ -1,11 +1,13 @@
 """The file of an SQLite database, and the files that SQLite keeps beside it: what they must be before SQLite may open them."""
 
 import os
+import re
 from pathlib import Path
 
 from sqlalchemy import URL
 
 from lengthwise.store.errors import StoreError
+from lengthwise.values import EXAMPLE
 
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -68,6 +70,55 @@ def prepare(path: Path, create: bool) -> None:
             raise
         reason = getattr(error, "strerror", None) or error
         raise StoreError(f"the results folder {path.parent} cannot be used ({reason}); give another folder") from error
+
+
+# File systems over a network, by their names in Linux. There, SQLite's processes cannot share the memory of its write-ahead log,
+# and its locks are unreliable: https://sqlite.org/wal.html, "WAL does not work over a network filesystem".
+_NETWORK = {
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "gfs2",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "panfs",
+    "pvfs2",
+    "smb3",
+    "smbfs",
+}
+_NETWORK |= {f"fuse.{name}" for name in (*_NETWORK, "gcsfuse", "juicefs", "rclone", "s3fs", "sshfs")}
+
+
+def require_local(path: Path) -> None:
+    """Raise `StoreError` for a database file on a network file system. Only Linux tells."""
+    if (kind := _file_system(path)) in _NETWORK:
+        raise StoreError(
+            f"{path} is on a network file system ({kind}), where SQLite loses data; give a results folder on a local disk, or a "
+            f"database server with --store {EXAMPLE}"
+        )
+
+
+def _file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Return the type of the file system that has the path, or None if it is unknown."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
+    found, depth = None, -1
+    for line in lines:  # "36 35 98:0 /root /mount/point options - type source options", see proc_pid_mountinfo(5)
+        before, dash, after = line.partition(" - ")
+        fields = before.split()
+        if not dash or len(fields) < 5 or not after:
+            continue
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]))
+        if len(point.parts) >= depth and target.is_relative_to(point):  # a later mount hides an earlier one
+            found, depth = after.split()[0], len(point.parts)
+    return found
 
 
 def _names_another_file(journal: Path) -> bool:

@@ -32,7 +32,7 @@ class Inline(Executor):
 
     def poll(self, seconds: float) -> None:
         """Finish a whole run, if one can be claimed. Signals are noticed at its next event."""
-        with torch_threads(self.spec.threads), warnings.catch_warnings():
+        with torch_threads(self.spec.compute.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
             self.unfinished = not self.stop_requested.is_set() and self.worker.step()
 

@@ -194,7 +194,7 @@ def main(pipe: Connection, spec: Spec) -> None:
     parent = ParentPipe(pipe)
     signal.signal(signal.SIGTERM, lambda *_: parent.stop_requested.set())
     try:
-        use_process(spec.threads)
+        use_process(spec.compute.threads)
         warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows and prints the warning
         load_plugins(spec.plugins)
         if spec.source is not None:

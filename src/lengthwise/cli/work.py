@@ -1,0 +1,52 @@
+"""`lengthwise work`: take runs of a study from its store, on any machine, until none is left or the time is over."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lengthwise.cli.options import DEFAULT_EXECUTION, Execution, Integer
+from lengthwise.cli.run import Settings, print_failures, study_options
+from lengthwise.config import ConfigError
+
+
+def command(
+    study: str,
+    /,
+    *,
+    max_minutes: Annotated[Integer | None, Parameter(show_default=False)] = None,
+    settings: Settings = (),
+    execution: Execution = DEFAULT_EXECUTION,
+) -> int:
+    """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
+
+    Workers of any number of machines share the runs of a database server (--store) and a results folder (--results) that all
+    of them see. The command ends when all runs are finished. After Ctrl-C, SIGTERM or SIGUSR2 its workers save their checkpoints
+    and release their runs, which other workers then continue. It writes no report, and does not try failed runs again.
+
+    Example: lengthwise work studies/quickstart.py --store postgresql://user@host/name --results /shared/results --max-minutes 230
+
+    Args:
+        study: A Python file that defines a variable or a function named `study`. It is added to the store if it is not there.
+        max_minutes: Stop shortly before this time, with all progress saved. [default: when all runs are finished]
+        settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
+    """
+    from lengthwise.cli.progress import display
+    from lengthwise.studies import execute, load
+
+    if max_minutes is not None and max_minutes < 1:
+        raise ConfigError(f"--max-minutes must be at least 1, got {max_minutes}")
+    loaded = load(study, study_options(settings))
+    execution = replace(execution, workers=execution.workers or 1)
+    seconds = None if max_minutes is None else 60.0 * max_minutes
+    with display(loaded, Path(execution.results)) as show:
+        outcome = execute(loaded, **execution.arguments(), join=True, max_seconds=seconds, on_event=show)
+    if outcome.out_of_time:
+        done, total = outcome.counts["done"], sum(outcome.counts.values())
+        print(
+            f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
+            file=sys.stderr,
+        )
+    return print_failures(loaded, outcome, how="use `lengthwise run`")

@@ -1,0 +1,91 @@
+"""A PostgreSQL server for tests: the fixture `postgres`, to be imported by the conftest of a folder.
+
+It takes part where its server programs are installed (Debian: `apt install postgresql`): a server of its own is started in a
+temporary folder, on a socket there. LENGTHWISE_TEST_POSTGRES, the URL of an empty database, takes its place.
+"""
+
+import getpass
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def programs() -> Path | None:
+    """The folder of initdb and pg_ctl; Debian keeps them away from PATH."""
+    found = [Path(which).parent for which in [shutil.which("initdb")] if which]
+    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    return next((path for path in found if (path / "initdb").exists() and (path / "pg_ctl").exists()), None)
+
+
+def why_not() -> str | None:
+    """The reason why PostgreSQL takes no part."""
+    if importlib.util.find_spec("psycopg") is None:
+        return "PostgreSQL: psycopg is not installed"
+    if os.environ.get("LENGTHWISE_TEST_POSTGRES"):
+        return None
+    if programs() is None:
+        return "PostgreSQL: its server is not installed (initdb and pg_ctl), and LENGTHWISE_TEST_POSTGRES has no URL"
+    if os.name != "posix" or (os.getuid() == 0 and (account() is None or shutil.which("setpriv") is None)):
+        return "PostgreSQL: its server does not run as root, and there is no user postgres to run it"
+    return None
+
+
+def account() -> Any:
+    import pwd
+
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of an empty database."""
+    if given := os.environ.get("LENGTHWISE_TEST_POSTGRES"):
+        yield given
+        return
+    folder = Path(tempfile.mkdtemp(prefix="lengthwise-postgres-"))  # short: a socket's path has at most 107 bytes
+    bin, user, prefix = programs(), getpass.getuser(), []
+    assert bin is not None
+    if os.getuid() == 0:
+        owner = account()
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        user, prefix = "postgres", ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
+
+    def call(*words: str) -> None:
+        ran = subprocess.run([*prefix, *words], cwd=folder, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{words[0]}: {ran.stdout}{ran.stderr}"
+
+    try:
+        call(f"{bin}/initdb", "-D", f"{folder}/data", "-U", user, "-A", "trust", "--no-sync", "-E", "UTF8")
+        call(
+            f"{bin}/pg_ctl",
+            "-D",
+            f"{folder}/data",
+            "-w",
+            "-t",
+            "60",
+            "-l",
+            f"{folder}/log",
+            "-o",
+            f"-k {folder} -h ''",
+            "start",
+        )
+        try:
+            yield f"postgresql://{user}@/postgres?host={folder}"
+        finally:
+            call(f"{bin}/pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+REASON = why_not()
+needs_postgres = pytest.mark.skipif(bool(REASON), reason=REASON or "")
