@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,46 +47,62 @@ def account() -> Any:
         return None
 
 
+class Server:
+    """A server of its own in a temporary folder, on a socket there."""
+
+    def __init__(self) -> None:
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="lengthwise-postgres-")
+        )  # short: a socket's path has at most 107 bytes
+        found, user, self.prefix = programs(), getpass.getuser(), list[str]()
+        assert found is not None
+        self.bin = found
+        if os.getuid() == 0:
+            owner = account()
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+            user = "postgres"
+            self.prefix = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
+        self.url = f"postgresql://{user}@/postgres?host={self.folder}"
+        self.call("initdb", "-U", user, "-A", "trust", "--no-sync", "-E", "UTF8")
+
+    def call(self, program: str, *words: str) -> None:
+        command = [*self.prefix, f"{self.bin}/{program}", "-D", f"{self.folder}/data", *words]
+        ran = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{program}: {ran.stdout}{ran.stderr}"
+
+    def start(self) -> None:
+        self.call("pg_ctl", "-w", "-t", "60", "-l", f"{self.folder}/log", "-o", f"-k {self.folder} -h ''", "start")
+
+    def stop(self) -> None:
+        """End it at once, as a crash would."""
+        self.call("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+@contextmanager
+def new_server() -> Iterator[Server]:
+    server = Server()
+    try:
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of an empty database."""
     if given := os.environ.get("LENGTHWISE_TEST_POSTGRES"):
         yield given
         return
-    folder = Path(tempfile.mkdtemp(prefix="lengthwise-postgres-"))  # short: a socket's path has at most 107 bytes
-    bin, user, prefix = programs(), getpass.getuser(), []
-    assert bin is not None
-    if os.getuid() == 0:
-        owner = account()
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        user, prefix = "postgres", ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
-
-    def call(*words: str) -> None:
-        ran = subprocess.run([*prefix, *words], cwd=folder, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, f"{words[0]}: {ran.stdout}{ran.stderr}"
-
-    try:
-        call(f"{bin}/initdb", "-D", f"{folder}/data", "-U", user, "-A", "trust", "--no-sync", "-E", "UTF8")
-        call(
-            f"{bin}/pg_ctl",
-            "-D",
-            f"{folder}/data",
-            "-w",
-            "-t",
-            "60",
-            "-l",
-            f"{folder}/log",
-            "-o",
-            f"-k {folder} -h ''",
-            "start",
-        )
-        try:
-            yield f"postgresql://{user}@/postgres?host={folder}"
-        finally:
-            call(f"{bin}/pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with new_server() as server:
+        yield server.url
 
 
 REASON = why_not()
 needs_postgres = pytest.mark.skipif(bool(REASON), reason=REASON or "")
+needs_own_postgres = pytest.mark.skipif(
+    bool(REASON) or programs() is None, reason=REASON or "PostgreSQL: its server is not installed (initdb and pg_ctl)"
+)

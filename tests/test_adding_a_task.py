@@ -50,7 +50,7 @@ def test_every_command_works_as_written(
     commands = [line for block in blocks("sh", text) for line in block.splitlines() if line.startswith("lengthwise ")]
     assert len(commands) >= 3
     for command in commands:
-        inline = " --executor inline" if command.startswith("lengthwise compare") else ""  # without worker processes
+        inline = " --on inline" if command.startswith("lengthwise compare") else ""  # without worker processes
         if not command.startswith(SLOW):
             assert main(shlex.split(command + inline)[1:]) == 0, (command, capfd.readouterr().err)
 
@@ -88,7 +88,9 @@ def test_a_declared_version_is_read(place: Path) -> None:
 def test_a_metric_of_its_own_reaches_the_report(place: Path) -> None:
     (code,) = [code for code in blocks("python", TASK) if "metric = Metric" in code]
     (place / "by_token.py").write_text(code, encoding="utf-8")
-    sizes = "--train-length 4 --lengths 4,8 --steps 2 --d-model 16 --num-layers 1 --num-heads 2 --examples 8 --executor inline"
+    sizes = (
+        "--train-length 4 --lengths 4,8 --steps 2 --d-model 16 --num-layers 1 --num-heads 2 --examples 8 --on inline"
+    )
     assert main(f"compare nope --task largestbytoken --plugin by_token.py {sizes} --results out".split()) == 0
     with open_store("out", create=False) as store:
         (task,) = findings(store).tasks

@@ -69,7 +69,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with a finished study, made once by the command itself."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "tiny.py").write_text(TINY)
-    words = ["run", str(folder / "tiny.py"), "--results", str(folder / "results"), "--executor", "inline"]
+    words = ["run", str(folder / "tiny.py"), "--results", str(folder / "results"), "--on", "inline"]
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
         patched.setattr(*MEASURE_LITTLE)

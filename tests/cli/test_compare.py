@@ -24,7 +24,7 @@ def test_compare_without_a_study_file(here: Call, tmp_path: Path, monkeypatch: p
     text.write_text("".join(f"{n} happy families are all alike.\n" for n in range(400)))
     words = ["compare", "RoPE", "fire-s:hidden_layers=1", "--text", text, "--train-length", 16, "--lengths", "16,32"]
     words += ["--steps", 5, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--tokens", 64]
-    words += ["--results", results, "--executor", "inline"]
+    words += ["--results", results, "--on", "inline"]
     monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
     ran = here(*words)
     assert ran.code == 0, ran.err
@@ -46,7 +46,7 @@ def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
     words = ["compare", "nope", "--task", "copy", *sizes.split(), "--examples", 8, "--results", results]
     for more, said in ((["--train-examples", 20], "20 fixed examples, 2.4 epochs"), ([], "new examples at every step")):
-        assert here(*words, *more, "--executor", "inline", "--name", said).code == 0
+        assert here(*words, *more, "--on", "inline", "--name", said).code == 0
         (run,) = json.loads(here("list", "runs", "--study", said, "--results", results, "--json").out)
         assert re.search(rf"^examples +{said} *$", here("show", run["key"], "--results", results).out, re.MULTILINE)
         assert here("report", "--study", said, "--results", results, "--output", page).code == 0
@@ -59,7 +59,7 @@ def test_compare_position_schemes(here: Call, tmp_path: Path) -> None:
     words += ["--min-length", 2]
     words += ["--positions", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
     words += ["--steps", 5, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--examples", 8]
-    ran = here(*words, "--results", results, "--executor", "inline")
+    ran = here(*words, "--results", results, "--on", "inline")
     assert ran.code == 0, ran.err
     labels = [
         f"Learned(max_length=64){moved}"
@@ -169,7 +169,7 @@ def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
 
 def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--executor", "inline"]
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--on", "inline"]
     for steps in (2, 3):
         assert here(*words, "--steps", steps).code == 0
     assert "the run is done" in here(*words, "--steps", 2).err
@@ -184,7 +184,7 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
     """Their scores leave the report, and come back without being computed again."""
     results = tmp_path / "results"
     words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results]
-    words += ["--executor", "inline", "--lengths"]
+    words += ["--on", "inline", "--lengths"]
 
     def lengths() -> list[int]:
         (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]
@@ -214,7 +214,7 @@ TINY = "--task copy --train-length 4 --steps 4 --batch-size 2 --d-model 16 --num
 def test_a_backend_that_lacks_an_encoding_is_refused_before_anything_is_created(
     here: Call, tmp_path: Path, backend: str
 ) -> None:
-    words = ["compare", "shaw", *TINY.split(), "--results", tmp_path / "results", "--executor", "inline"]
+    words = ["compare", "shaw", *TINY.split(), "--results", tmp_path / "results", "--on", "inline"]
     ran = here(*words, "--backend", backend)
     assert ran.code == 2
     assert ran.err.startswith(f"lengthwise: Shaw on Copy: backend '{backend}' does not support this call: ")
@@ -241,7 +241,7 @@ def test_after_a_wrong_setting_nobody_is_told_to_repeat_the_command(
         raise ConfigError("it is impossible") if run.label == "RoPE" else RuntimeError("it is full")
 
     monkeypatch.setattr(worker, "train", train)
-    words = [*TINY.split(), "--results", tmp_path / "results", "--executor", "inline"]
+    words = [*TINY.split(), "--results", tmp_path / "results", "--on", "inline"]
     ran = here("compare", "rope", *words)
     assert ran.code == 1
     last = "the run failed; correct what the message names first, because the same command fails again"

@@ -226,7 +226,7 @@ def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) 
 def test_a_text_whose_name_is_no_text(here: Call, place: Path) -> None:
     name = "ode-\udcff.txt"
     (place / name).write_bytes((place / "short.txt").read_bytes())
-    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r --executor inline"
+    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r --on inline"
     ran = here(*tiny.split(), "--text", name)
     assert ran.code == 0, ran.err
     assert "Report: " in ran.out

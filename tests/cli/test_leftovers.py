@@ -29,7 +29,7 @@ COMPARE = [
     "--d-model",
     8,
 ]
-COMPARE += ["--num-layers", 1, "--num-heads", 1, "--examples", 8, "--batch-size", 4, "--executor", "inline"]
+COMPARE += ["--num-layers", 1, "--num-heads", 1, "--examples", 8, "--batch-size", 4, "--on", "inline"]
 
 
 @pytest.fixture(scope="module")

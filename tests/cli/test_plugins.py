@@ -374,7 +374,7 @@ def test_a_stored_path_is_shown_and_never_run(
 def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     def study(text: str) -> Any:
         (own / "study.py").write_text(text + STUDY.replace("ENCODINGS", '[Windowed, "nope"]'))
-        ran = here("run", "study.py", "--results", "results", "--executor", "inline")
+        ran = here("run", "study.py", "--results", "results", "--on", "inline")
         assert ran.code == 0, ran.err
         return ran
 
@@ -414,7 +414,7 @@ def test_every_run_of_earlier_code_is_marked(here: Call, own: Path) -> None:
     def train(name: str, text: str, encodings: str) -> None:
         study = STUDY.replace('"mine"', repr(name)).replace('["copy"]', "[Largest]").replace("ENCODINGS", encodings)
         (own / "study.py").write_text(text + study)
-        ran = here("run", "study.py", "--results", "results", "--executor", "inline")
+        ran = here("run", "study.py", "--results", "results", "--on", "inline")
         assert ran.code == 0, ran.err
 
     def marks(*words: str) -> dict[str, str]:
@@ -577,7 +577,7 @@ class Talkative(Copy):
 """
     study = STUDY.replace("ENCODINGS", '["nope"]').replace('["copy"]', '[Infinite, Talkative, "copy"]')
     (own / "study.py").write_text("import torch\n" + tasks + study)
-    ran = here("run", "study.py", "--results", "results", "--executor", "inline")
+    ran = here("run", "study.py", "--results", "results", "--on", "inline")
     assert ran.code == 1, ran.err
     assert (
         "the baseline 'worst' of Infinite must have finite scores from 0 to 1, the limits of its metric, or return None"
@@ -729,7 +729,7 @@ def test_a_run_whose_class_ends_the_process_fails_with_that_line(here: Call, own
     """In a worker process; another run of the same worker is not affected."""
     (own / "exits.py").write_text(EXITS)
     sizes = ["--train-length", 3, "--lengths", 3, "--steps", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2]
-    words = ["--examples", 4, "--executor", "inline", "--plugin", "exits.py"]
+    words = ["--examples", 4, "--on", "inline", "--plugin", "exits.py"]
     ran = here("compare", "nope", "ends", *sizes, "--task", "copy", *words)
     assert ran.code == 1, ran.err
     assert "exits.py, line 8: SystemExit: 3; raise an exception instead of ending the process" in ran.err

@@ -42,7 +42,7 @@ def test_the_published_rule_for_ties(here: Call, tmp_path: Path) -> None:
     """Models of one step get nothing right at twice the length, so that all are equal."""
     (tmp_path / "two.py").write_text(TWO)
     results = tmp_path / "results"
-    assert here("run", tmp_path / "two.py", "--results", results, "--executor", "inline").code == 0
+    assert here("run", tmp_path / "two.py", "--results", results, "--on", "inline").code == 0
     page, ranks = tmp_path / "page.html", {"average": (2 / 3, 2 / 3), "published": (1, 1 / 2)}
     for ties, wanted in ranks.items():
         words = ["report", "--results", results, "--ties", ties, "--output", page]

@@ -39,7 +39,7 @@ def test_every_command(
     study, results = tmp_path / "tiny.py", tmp_path / "results"
     study.write_text(TINY)
     on = ("--results", results, "--store", address)
-    ran = here("run", study, "--executor", "inline", *on)
+    ran = here("run", study, "--on", "inline", *on)
     assert ran.code == 0, ran.err
     said = [ran]
     scores = []
@@ -71,7 +71,7 @@ def test_a_comparison_states_its_command_without_the_address(here: Call, address
     import sys
 
     words = ["compare", "nope", "--task", "copy", "--train-length", "4", "--lengths", "4", "--steps", "1", "--d-model", "8",
-             "--num-layers", "1", "--num-heads", "2", "--examples", "4", "--executor", "inline"]  # fmt: skip
+             "--num-layers", "1", "--num-heads", "2", "--examples", "4", "--on", "inline"]  # fmt: skip
     for n, given in enumerate((["--store", address], [f"--store={address}"])):
         here_words = [*words, "--name", f"study {n}", "--results", str(tmp_path / "results"), *given]
         with pytest.MonkeyPatch.context() as patched:

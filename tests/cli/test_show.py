@@ -137,7 +137,7 @@ def test_means_stand_in_the_task_s_order() -> None:
 def test_scratchpads_are_decoded_and_shown(here: Call, tmp_path: Path) -> None:
     words = ["compare", "nope", "--task", "summation:scratchpad=no-input", "--train-length", 3, "--lengths", "3,4"]
     words += ["--steps", 3, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--examples", 8]
-    ran = here(*words, "--results", tmp_path, "--executor", "inline")
+    ran = here(*words, "--results", tmp_path, "--on", "inline")
     assert ran.code == 0, ran.err
     (run,) = json.loads(here("list", "runs", "--results", tmp_path, "--json").out)
     row = json.loads(here("show", run["key"], "--results", tmp_path, "--json").out)

@@ -32,7 +32,7 @@ def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Pat
     assert listed.code == 0
     assert listed.err.count("\n") == 1
     assert listed.err.startswith(f"lengthwise: runs: skipped the row '{first.key}', whose claims is text")
-    ran = here("run", study, "--results", results, "--executor", "inline")
+    ran = here("run", study, "--results", results, "--on", "inline")
     assert ran.code == 0, ran.err
     assert f"runs: the row '{first.key}' could not be read, and the run starts from the beginning" in ran.err
     assert "could not be read and was removed" in ran.err
@@ -46,7 +46,7 @@ def test_a_text_that_changed_is_named(here: Call, tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("All happy families are alike.\n" * 400)
     words = ["compare", "nope", "--text", text, "--train-length", 16, "--lengths", 16, *SMALL, "--steps", 2]
-    words += ["--results", tmp_path / "results", "--executor", "inline", "--name", "mine"]
+    words += ["--results", tmp_path / "results", "--on", "inline", "--name", "mine"]
     assert here(*words).code == 0
     text.write_text("All happy families are different.\n" * 400)
     ran = here(*words)
@@ -65,7 +65,7 @@ def test_runs_of_no_study_are_counted_apart(here: Call, tmp_path: Path) -> None:
         2,
         "--results",
         results,
-        "--executor",
+        "--on",
         "inline",
         "--name",
         "one",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lengthwise.config import Inline
 from lengthwise.store import open_results
 from lengthwise.studies import execute, load
 from tests.cli.conftest import TINY
@@ -28,7 +29,7 @@ def study_file(folder: Path, text: str = TINY) -> Path:
 
 
 def test_it_finishes_the_runs_of_the_study(here: Call, finished: Path, tmp_path: Path) -> None:
-    ran = here("work", study_file(tmp_path), "--results", tmp_path / "results", "--executor", "inline")
+    ran = here("work", study_file(tmp_path), "--results", tmp_path / "results", "--on", "inline")
     assert (ran.code, ran.out) == (0, "")
     assert not (tmp_path / "results" / "report.html").exists()
     scores = []
@@ -39,7 +40,7 @@ def test_it_finishes_the_runs_of_the_study(here: Call, finished: Path, tmp_path:
 
 
 def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
-    on = ("--results", tmp_path / "results", "--executor", "inline")
+    on = ("--results", tmp_path / "results", "--on", "inline")
     file = study_file(tmp_path)
     with open_results(tmp_path / "results") as store:
         study = load(file)
@@ -48,7 +49,7 @@ def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
         assert row is not None and store.fail(row.key, "elsewhere:1:0-0-0", "the disk is full")
     ran = here("work", file, *on)
     assert ran.code == 1
-    assert "the disk is full" in ran.err and "1 of 2 runs failed; use `lengthwise run` to retry it" in ran.err
+    assert "the disk is full" in ran.err and "1 of 2 runs failed; use `lengthwise retry` to retry it" in ran.err
     file.write_text(TINY.replace("(4, 8)", "(4, 8, 12)"))  # another study of this name: it is added
     assert here("work", file, *on).code == 0
     with open_results(tmp_path / "results", create=False) as store:
@@ -57,7 +58,7 @@ def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
 
 def test_the_time_limit_saves_the_progress(tmp_path: Path) -> None:
     study = load(study_file(tmp_path, LONG))
-    outcome = execute(study, tmp_path / "results", executor="inline", join=True, max_seconds=1.0)
+    outcome = execute(study, tmp_path / "results", executor=Inline(), join=True, max_seconds=1.0)
     assert outcome.out_of_time and outcome.counts == {"pending": 2, "running": 0, "done": 0, "failed": 0}
     assert outcome.seconds < 20
     with open_results(tmp_path / "results", create=False) as store:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.analysis import findings
 from lengthwise.attention import KVCache
-from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import EvaluationError, Score, evaluate
 from lengthwise.positions import Randomized, Shift
@@ -165,7 +165,7 @@ def test_they_are_stored_and_shown(tmp_path: Any) -> None:
 
     one = run(choose(ENCODINGS.find("nope")), steps=1, batch_size=2)
     study = Study(name="tiny", question="?", runs=(one,), evaluation=CONFIG)
-    assert execute(study, tmp_path, executor="inline").counts["done"] == 1
+    assert execute(study, tmp_path, executor=Inline()).counts["done"] == 1
     with open_store(tmp_path) as store:
         (score,) = store.scores([one.key])
         html = render(findings(store, "tiny"))

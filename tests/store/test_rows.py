@@ -52,4 +52,4 @@ def test_a_change_of_the_tables_needs_another_schema_version() -> None:
         for dialect in (sqlite.dialect(), postgresql.dialect())
     ]
     found = hashlib.sha256(" ".join(" ".join(statements).split()).encode()).hexdigest()[:16]
-    assert (SCHEMA_VERSION, found) == (4, "14ef8901c95811f1")
+    assert (SCHEMA_VERSION, found) == (5, "15cfb537d1e5d4cc")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lengthwise.store import ClaimLost, Store, StoreError, open_store, reading, schema, worker_name
+from lengthwise.store.claims import MAX_DEATHS
 from lengthwise.store.workers import is_dead
 
 FAR = "elsewhere:1:a"
@@ -357,3 +358,62 @@ def test_runs_that_leave_a_study_are_returned(store: Store, make: Any) -> None:
     assert [run.key for run in store.add_study("s", evaluation={}, runs=[make.run(B), make.run(C)])] == [A]
     assert store.add_study("s", evaluation={}, runs=[make.run(B), make.run(C)]) == []
     assert {run.key for run in store.runs()} == {A, B, C}
+
+
+# ---- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_is_claimed_again_after_retry(study: Store) -> None:
+    assert claimed(study, FAR) == "a100000000000000"
+    assert study.release("a100000000000000", FAR, failed=True)
+    row = study.claim("s", FAR)
+    assert row is not None and (row.key, row.failures) == ("a100000000000000", 1)
+    assert study.fail("a100000000000000", FAR, "out of memory")
+    row = study.run("a100000000000000")
+    assert (row.status, row.error, row.failures) == ("failed", "out of memory", 2)
+    assert study.retry(["a100000000000000", "b100000000000000"]) == ["a100000000000000"]
+    row = study.run("a100000000000000")
+    assert (row.status, row.error, row.failures) == ("pending", None, 0)
+
+
+def test_cancelled_runs_are_taken_from_their_workers(study: Store, make: Any) -> None:
+    assert claimed(study, FAR) == "a100000000000000"
+    assert study.cancel(["a100000000000000", "b100000000000000"]) == ["a100000000000000", "b100000000000000"]
+    assert not study.heartbeat("a100000000000000", FAR, 5, 10)
+    with pytest.raises(ClaimLost):
+        study.add_curve("a100000000000000", [make.point(5)], worker=FAR)
+    assert claimed(study, FAR) is None
+    assert not study.is_unfinished("s")
+    assert [(row.status, row.error) for row in study.runs("s")] == [("failed", "cancelled")] * 2
+    assert study.cancel(["a100000000000000"]) == []
+    with pytest.raises(StoreError, match="zz"):
+        study.cancel(["zz"])
+
+
+def test_a_run_whose_workers_always_die_fails(study: Store, silence: Callable[[str, float], None]) -> None:
+    study.fail("b100000000000000", FAR, "not claimed, so nothing happens")
+    for death in range(MAX_DEATHS):
+        row = study.claim("s", f"elsewhere:{death}:w")
+        assert row is not None and (row.key, row.deaths) == ("a100000000000000", death)
+        silence("a100000000000000", 61)
+    assert claimed(study, FAR) == "b100000000000000"
+    row = study.run("a100000000000000")
+    assert (row.status, row.worker) == ("failed", None)
+    assert row.error == "its workers ended 5 times without progress; if memory ran out, use fewer workers per machine"
+
+
+@pytest.mark.parametrize("progress", ["step", "release"])
+def test_progress_forgives_deaths(study: Store, silence: Callable[[str, float], None], progress: str) -> None:
+    for death in range(2 * MAX_DEATHS):
+        row = study.claim("s", f"elsewhere:{death}:w")
+        assert row is not None and (row.key, row.deaths) == ("a100000000000000", death % (MAX_DEATHS - 1))
+        if death % (MAX_DEATHS - 1) == MAX_DEATHS - 2:
+            if progress == "step":
+                assert study.heartbeat("a100000000000000", f"elsewhere:{death}:w", 10 + death, 1000)
+                assert study.run("a100000000000000").deaths == 0
+                study.release("a100000000000000", f"elsewhere:{death}:w")
+            else:
+                assert study.release("a100000000000000", f"elsewhere:{death}:w")
+        else:
+            assert study.heartbeat("a100000000000000", f"elsewhere:{death}:w", 0, 1000)
+            silence("a100000000000000", 61)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.cli.progress import Overview
-from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.config import EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig
 from lengthwise.studies import Study, estimate, execute, grid, load
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.cost import Cost, costs
@@ -126,7 +126,7 @@ def test_the_executor_tells_it_before_anything_starts(
     study: Study = load(study_file(encodings='["nope"]'))
     heard: list[Event] = []
     monkeypatch.setattr(estimate, "MEASURING_SECONDS", 0.0)
-    execute(study, tmp_path / "results", executor="inline", estimate=True, on_event=heard.append)
+    execute(study, tmp_path / "results", executor=Inline(), estimate=True, on_event=heard.append)
     (begun,) = (event for event in heard if isinstance(event, Begun))
     assert begun.seconds is not None
     assert START_SECONDS < begun.seconds < 60
@@ -137,5 +137,5 @@ def test_the_executor_tells_it_before_anything_starts(
     done = dataclasses.replace(begun, counts={**begun.counts, "done": 1})
     assert view.opening(done, tmp_path).startswith(f"{study.name}: the run is done")
     heard.clear()
-    execute(study, tmp_path / "results", executor="inline", estimate=True, on_event=heard.append)
+    execute(study, tmp_path / "results", executor=Inline(), estimate=True, on_event=heard.append)
     assert [event.seconds for event in heard if isinstance(event, Begun)] == [None]  # nothing is left to do

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lengthwise.cli.progress import Overview
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.config import ConfigError, EvaluationConfig, ExecutorConfig, Inline, Local, ModelConfig, TrainingConfig
 from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
 from lengthwise.studies import Compute, Event, Outcome, Study, StudyError, execute, grid, load
@@ -23,12 +23,15 @@ from lengthwise.studies.worker import Spec
 pytestmark = pytest.mark.timeout(300)
 
 
+INLINE = Inline()
+
+
 class Heard(list[Event]):
     def of(self, kind: type[Event]) -> list[Event]:
         return [event for event in self if isinstance(event, kind)]
 
 
-def run(study: Study, results: Path, executor: str = "inline", **options: object) -> tuple[Outcome, Heard]:
+def run(study: Study, results: Path, executor: ExecutorConfig = INLINE, **options: object) -> tuple[Outcome, Heard]:
     heard = Heard()
     return execute(study, results, executor=executor, on_event=heard.append, **options), heard  # type: ignore[arg-type]
 
@@ -69,7 +72,7 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
             assert (results / row.facts["weights"]).is_file()
     before = rows(results)
     begin = time.perf_counter()
-    outcome, heard = run(study, results, "local")
+    outcome, heard = run(study, results, Local())
     assert time.perf_counter() - begin < 3  # no worker starts
     assert outcome.counts["done"] == 2
     assert heard.of(Started) == []
@@ -140,7 +143,7 @@ class Deadly(NoPE):
 
 def test_a_run_that_kills_its_worker_is_given_up(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings='[Deadly, "rope"]', before=DEADLY))
-    outcome, heard = run(study, results, "local", workers=1)
+    outcome, heard = run(study, results, Local(workers=1))
     ((key, error),) = outcome.failed
     assert key == study.runs[0].key
     assert "its worker ended 2 times (exit code 7)" in error
@@ -153,14 +156,14 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
     study = load(own)
     own.write_text("raise RuntimeError('gone')\n")  # so that the worker's reading of it fails
     with pytest.raises((StudyError, WorkerError), match=r"tiny\.py, line 1: RuntimeError: gone"):
-        run(study, results, "local", workers=1)
+        run(study, results, Local(workers=1))
     assert [row.status for row in rows(results)] == ["pending"]
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"retries": -1}, "retries must be from 0 to 100, got -1"),
         ({"compute": Compute(threads=0)}, "threads must be at least 1, got 0"),
         ({"compute": Compute(device="gpu")}, "device 'gpu' cannot be used"),
         ({"compute": Compute(device="meta")}, "device 'meta' cannot be used"),

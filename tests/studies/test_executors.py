@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from lengthwise.config import ConfigError
+from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Inline, Local, Slurm
 from lengthwise.store import open_store
 from lengthwise.studies import Interrupted, execute, executors, load
 from lengthwise.studies.events import Advanced, Counted, Done, Event, Released, Started
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
-from lengthwise.studies.executors.inline import Inline
+from lengthwise.studies.executors.inline import InlineExecutor
 
 pytestmark = pytest.mark.timeout(300)
 StudyFile = Callable[..., Path]
@@ -29,16 +29,17 @@ def numbers(results: Path) -> dict[Any, Any]:
 
 
 def test_the_list_and_the_folder_agree() -> None:
-    modules = {path.stem for path in Path(executors.__file__).parent.glob("*.py")} - {"__init__", "base"}
+    modules = {path.stem for path in Path(executors.__file__).parent.glob("*.py")} - {"__init__", "base", "watching"}
     assert {kind.__module__.rpartition(".")[2] for kind in EXECUTORS.values()} == modules == set(EXECUTORS)
+    assert set(EXECUTORS) == set(EXECUTOR_CONFIGS)
 
 
 def test_inline_gives_what_processes_give(study_file: StudyFile, tmp_path: Path) -> None:
     study = load(study_file())
     threads = torch.get_num_threads()
-    heard: dict[str, list[Event]] = {"inline": [], "local": []}
-    for executor, events in heard.items():
-        outcome = execute(study, tmp_path / executor, executor=executor, workers=1, on_event=events.append)
+    for executor in (Inline(), Local(workers=1)):
+        events: list[Event] = []
+        outcome = execute(study, tmp_path / executor.name, executor=executor, on_event=events.append)
         assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
         assert [event.key for event in events if isinstance(event, Started)] == [run.key for run in study.runs]
         assert [event.key for event in events if isinstance(event, Done)] == [run.key for run in study.runs]
@@ -57,7 +58,7 @@ def test_inline_runs_in_this_process(study_file: StudyFile, tmp_path: Path) -> N
             with open_store(tmp_path / "results") as store:
                 workers.append(store.runs("tiny")[0].worker or "")
 
-    execute(study, tmp_path / "results", executor="inline", on_event=ask)
+    execute(study, tmp_path / "results", executor=Inline(), on_event=ask)
     assert [worker.split(":")[1] for worker in workers] == [str(os.getpid())]
 
 
@@ -71,7 +72,7 @@ def test_ctrl_c_saves_an_inline_run_and_the_same_call_continues(study_file: Stud
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted) as interrupted:
-        execute(study, tmp_path / "results", executor="inline", on_event=interrupt)
+        execute(study, tmp_path / "results", executor=Inline(), on_event=interrupt)
     assert interrupted.value.counts["pending"] == 1
     assert [type(event) for event in heard if isinstance(event, (Started, Released, Done))] == [Started, Released]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -94,14 +95,17 @@ def test_inline_waits_for_runs_of_others(study_file: StudyFile, tmp_path: Path) 
             if getattr(event, "waiting", False) and not waited:
                 waited.append(store.release(row.key, "elsewhere:1:w") is None)
 
-        execute(study, results, executor="inline", on_event=release)
+        execute(study, results, executor=Inline(), on_event=release)
         assert waited and [run.status for run in store.runs("tiny")] == ["done"]
 
 
 def test_another_executor_is_one_class_and_one_line(
     study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Counting(Inline):
+    class Settings(ExecutorConfig):
+        name = "counting"
+
+    class Counting(InlineExecutor):
         calls: ClassVar[list[str]] = []
 
         def start(self, workers: int) -> None:
@@ -112,39 +116,48 @@ def test_another_executor_is_one_class_and_one_line(
             self.calls.append("close")
 
     monkeypatch.setitem(EXECUTORS, "counting", Counting)
-    assert execute(load(study_file()), tmp_path / "results", executor="counting").counts["done"] == 2
+    assert execute(load(study_file()), tmp_path / "results", executor=Settings()).counts["done"] == 2
     assert Counting.calls == ["start 1", "close"]
 
 
 def test_an_executor_that_cannot_work_ends_the_call(
     study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Inline):
+    class Settings(ExecutorConfig):
+        name = "broken"
+
+    class Broken(InlineExecutor):
         def poll(self, seconds: float) -> None:
             raise WorkerError("the queue is closed")
 
     monkeypatch.setitem(EXECUTORS, "broken", Broken)
     with pytest.raises(WorkerError, match="the queue is closed"):
-        execute(load(study_file()), tmp_path / "results", executor="broken")
+        execute(load(study_file()), tmp_path / "results", executor=Settings())
 
 
 def test_an_executor_without_a_method_is_refused() -> None:
     class Half(Executor):
-        max_workers = 1
+        remote = True
 
     with pytest.raises(TypeError, match=r"abstract class Half .*active.*stop"):
-        Half(None, None, print)  # type: ignore[abstract, arg-type]
+        Half(None, None, None, print)  # type: ignore[abstract, arg-type]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("settings", "says"),
     [
-        ({"executor": "inlin"}, "there is no executor 'inlin'; did you mean 'inline'?; available: local, inline"),
-        ({"executor": "inline", "workers": 2}, "the executor 'inline' has at most 1 worker, got 2"),
+        (lambda: Local(workers=0), "workers must be from 1 to 10,000, got 0"),
+        (lambda: Slurm(slots=0), "slots must be from 1 to 10,000, got 0"),
+        (lambda: Slurm(time="4"), "time must be a whole number with m, h or d, such as 4h, got '4'"),
+        (lambda: Slurm(time="1m"), "time must be from 2m to 366d, got '1m'; a job needs time to save its progress"),
+        (lambda: Slurm(gpus=0.5), "gpus must be a whole number from 0 to 64 on Slurm, got 0.5"),
+        (lambda: Slurm(memory="16"), "memory must be a whole number with M, G or T, such as 16G, got '16'"),
+        (lambda: Slurm(partition="a b"), "partition must be the name of a partition, got 'a b'; `sinfo` lists them"),
+        (lambda: Slurm(sbatch=("=x",)), "sbatch must be NAME=VALUE or NAME, such as account=physics, got '=x'"),
+        (lambda: Slurm(sbatch=("--array=1-9",)), "the sbatch option array is set by Lengthwise; use slots"),
     ],
 )
-def test_executors_that_cannot_be(study_file: StudyFile, tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_executors_that_cannot_be(settings: Callable[[], ExecutorConfig], says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        execute(load(study_file()), tmp_path / "results", **options)
+        settings()
     assert str(error.value) == says
-    assert not (tmp_path / "results").exists()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lengthwise.analysis import findings
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import ConfigError, EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, T5, DynamicNTK, RoPE, YaRN
 from lengthwise.evaluation import evaluate
 from lengthwise.report import render
@@ -32,7 +32,7 @@ def study(runs: Sequence[Run], name: str = "lineage") -> Study:
 
 
 def run(runs: Sequence[Run], results: Path, **options: Any) -> Outcome:
-    return execute(study(runs, **options), results, executor="inline")
+    return execute(study(runs, **options), results, executor=Inline())
 
 
 def weights(results: Path, one: Run) -> dict[str, torch.Tensor]:

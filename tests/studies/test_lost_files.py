@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.config import ConfigError, TrainingConfig
+from lengthwise.config import ConfigError, Inline, Local, TrainingConfig
 from lengthwise.probes import PROBES
 from lengthwise.store import StoreError, StoreGone, open_results
 from lengthwise.studies import Event, execute, grid, load
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 def done(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Path]) -> Path:
     """A folder with a study and its results."""
     folder = tmp_path_factory.mktemp("done")
-    execute(load(write_study(folder)), folder / "results", executor="inline")
+    execute(load(write_study(folder)), folder / "results", executor=Inline())
     return folder
 
 
@@ -37,7 +37,7 @@ def place(done: Path, tmp_path: Path) -> Path:
 
 def rerun(place: Path, study: Path | None = None) -> tuple[Any, list[Event]]:
     heard: list[Event] = []
-    outcome = execute(load(study or place / "tiny.py"), place / "results", executor="inline", on_event=heard.append)
+    outcome = execute(load(study or place / "tiny.py"), place / "results", executor=Inline(), on_event=heard.append)
     return outcome, heard
 
 
@@ -108,7 +108,7 @@ def test_results_that_go_away_end_the_study_at_once(study_file: Callable[..., Pa
             gone_at = time.monotonic()
 
     with pytest.raises(StoreGone, match="was deleted or replaced while it was in use") as caught:
-        execute(study, results, workers=1, on_event=on_event)
+        execute(study, results, executor=Local(workers=1), on_event=on_event)
     assert "\n" not in str(caught.value)
     assert gone_at, "it never began"
     assert time.monotonic() - gone_at < 30
@@ -145,7 +145,7 @@ def test_a_folder_that_is_swapped_or_deleted_during_its_run_fails_the_run(
             swap(part, victim) if how == "link" else shutil.rmtree(part, ignore_errors=True)
         heard.append(event)
 
-    outcome = execute(study, results, executor="inline", on_event=on_event)
+    outcome = execute(study, results, executor=Inline(), on_event=on_event)
     if how == "link":
         ((_, error),) = outcome.failed
         assert error.startswith(f"{part} must not be a link, because")
@@ -156,7 +156,7 @@ def test_a_folder_that_is_swapped_or_deleted_during_its_run_fails_the_run(
         ((_, error),) = outcome.failed
         assert "was deleted or replaced during the run; run the same command again to train it again" in error
         assert not (results / "runs" / run.key / "error.txt").exists()
-        assert execute(study, results, executor="inline").counts["done"] == 1
+        assert execute(study, results, executor=Inline()).counts["done"] == 1
 
 
 BROKEN = """
@@ -178,7 +178,7 @@ def test_the_traceback_of_a_failed_run_is_not_written_through_a_link(
     (tmp_path / "victim").mkdir()
     monkeypatch.setenv("SWAPPED", str(tmp_path / "results"))
     monkeypatch.setenv("VICTIM", str(tmp_path / "victim"))
-    outcome = execute(study, tmp_path / "results", executor="inline")
+    outcome = execute(study, tmp_path / "results", executor=Inline())
     assert "must not be a link, because" in outcome.failed[0][1]
     assert list((tmp_path / "victim").iterdir()) == []
 
@@ -202,6 +202,6 @@ def test_a_file_in_the_place_of_a_folder_is_refused_at_the_start(
     part.parent.mkdir(parents=True)
     part.write_text("mine")
     with pytest.raises(StoreError, match="must be a folder for the files of runs, got a file; remove it"):
-        execute(study, tmp_path / "results", executor="inline")
+        execute(study, tmp_path / "results", executor=Inline())
     with open_results(tmp_path / "results") as store:
         assert store.studies() == []

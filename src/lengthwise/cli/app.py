@@ -33,6 +33,8 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "lengths",
     "probe",
     "bench",
+    "retry",
+    "cancel",
     "drop",
     "pretrained",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.derived_options import field_options, with_options
+from lengthwise.cli.derived_options import field_options, with_executor, with_options
 from lengthwise.cli.options import (
     DEFAULT_EXECUTION,
     EVERY_FILE,
@@ -21,8 +21,19 @@ from lengthwise.cli.options import (
     split_names,
     whole_numbers,
 )
-from lengthwise.cli.run import run_study
-from lengthwise.config import Choice, Config, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.cli.run import LOCAL, run_study
+from lengthwise.config import (
+    EXECUTOR_CONFIGS,
+    Choice,
+    Config,
+    ConfigError,
+    EvaluationConfig,
+    ExecutorConfig,
+    ModelConfig,
+    Run,
+    TrainingConfig,
+    choose,
+)
 
 if TYPE_CHECKING:
     from lengthwise.studies import Study
@@ -64,11 +75,13 @@ class Comparison:
 DEFAULTS = Comparison()
 
 
+@with_executor(*EXECUTOR_CONFIGS)
 @with_options(OPTIONS, before="execution")
 def command(
     *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
     comparison: Comparison = DEFAULTS,
     execution: Execution = DEFAULT_EXECUTION,
+    executor: ExecutorConfig = LOCAL,
     **settings: Any,
 ) -> int:
     """Compare encodings on your own text or on a task: train at one length, evaluate at several.
@@ -80,7 +93,8 @@ def command(
     Args:
         names: Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by all layers).
     """
-    return run_study(study_of((*names, *split_names(comparison.encodings)), comparison, settings), execution)
+    study = study_of((*names, *split_names(comparison.encodings)), comparison, settings)
+    return run_study(study, execution, executor)
 
 
 def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[str, Any]) -> "Study":

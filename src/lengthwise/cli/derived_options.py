@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer, field_texts
+from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig
+from lengthwise.values import unlisted
 
 Command = Callable[..., int]
 
@@ -33,13 +35,68 @@ def with_options(options: Sequence[inspect.Parameter], before: str) -> Callable[
     return decorate
 
 
+def executor_options(names: Sequence[str]) -> list[inspect.Parameter]:
+    """Return `--on` and an option for every setting of the executors with these names, whose default is None."""
+    kinds: dict[str, Any] = {}
+    configs = {name: EXECUTOR_CONFIGS[name] for name in names}
+    for config in configs.values():
+        hints = typing.get_type_hints(config)
+        kinds |= {field: hints[field] for field in field_texts(config)}
+    texts = (f"{name}: {(config.__doc__ or '').strip()}" for name, config in configs.items())
+    options = [option("on", str, f"Where to execute runs. {' '.join(texts)}", "local")]
+    for field, kind in kinds.items():
+        owners = " or ".join(name for name, config in configs.items() if field in field_texts(config))
+        text, bracket, default = next(
+            field_texts(config)[field] for config in configs.values() if field in field_texts(config)
+        ).partition("[default:")
+        text = f"{text.rstrip()} Only with --on {owners}. {bracket}{default}".rstrip()
+        options.append(option(field, kind if kind == tuple[str, ...] else kind | None, text, None))
+    return options
+
+
+def with_executor(*names: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the options of these executors, and passes it the settings of the chosen one as
+    `executor`."""
+    options = executor_options(names)
+    option_names = [parameter.name for parameter in options]
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapper(*arguments: Any, **values: Any) -> int:
+            given = {name: values.pop(name) for name in option_names if name in values}
+            return command(*arguments, **values, executor=executor_of(given.pop("on", "local"), names, given))
+
+        signature = inspect.signature(command)
+        parameters = [p for p in signature.parameters.values() if p.name != "executor"]
+        place = [p.name for p in parameters].index("execution")
+        parameters[place:place] = options
+        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
+
+
+def executor_of(on: str, names: Sequence[str], options: Mapping[str, Any]) -> ExecutorConfig:
+    """Return the settings of the executor `on`, one of `names`. Raise `ConfigError` for an option of another one."""
+    if on not in names:
+        raise ConfigError(f"--on must be the name of an executor, and there is no {unlisted(on, names)}")
+    config = EXECUTOR_CONFIGS[on]
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    for name in given:
+        if name not in field_texts(config):
+            owners = [other for other, settings in EXECUTOR_CONFIGS.items() if name in field_texts(settings)]
+            raise ConfigError(f"--{name} applies only to --on {' or '.join(owners)}, not to --on {on}; omit it")
+    return config(**given)
+
+
 def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
     """Return one option. If `kind` is `int` or `int | None`, its value is checked like that of every whole number.
 
     `text` is its help, which says what None means if that is the default.
     """
     checked: Any = {int: Integer, int | None: Integer | None}.get(kind, kind)
-    annotation = Annotated[checked, Parameter(help=text, show_default=default is not None)]
+    negative = "" if kind == tuple[str, ...] else None
+    annotation = Annotated[checked, Parameter(help=text, show_default=default is not None, negative=negative)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

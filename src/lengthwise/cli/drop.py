@@ -6,14 +6,14 @@ from cyclopts import Parameter
 
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import one_line
-from lengthwise.config import ConfigError
+from lengthwise.cli.selection import Runs, description, require_one
 
 if TYPE_CHECKING:
-    from lengthwise.store import Dropped, RunRow
+    from lengthwise.store import Dropped
 
 
 def command(
-    *runs: Annotated[str, Parameter(name="RUNS", show_default=False)],
+    *runs: Runs,
     study: str | None = None,
     finished: Annotated[bool, Parameter(negative="")] = False,
     place: Place = DEFAULT_PLACE,
@@ -33,11 +33,7 @@ def command(
     """
     from lengthwise.store import StoreError
 
-    if bool(runs) == (study is not None):
-        raise ConfigError(
-            f"drop needs either the keys of runs or --study NAME, got {'both' if runs else 'neither'}; "
-            f"`lengthwise list runs{place.option}` shows the keys"
-        )
+    require_one("drop", runs, study, place)
     with place.open() as store:
         if study is not None:
             dropped = store.drop_study(study, finished=finished)
@@ -70,20 +66,16 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
 
 def _print(dropped: "Dropped", study: str | None) -> None:
     for run in dropped.runs:
-        print(f"deleted {_description(run)}: {run.status}")
+        print(f"deleted {description(run)}: {run.status}")
     for key in dropped.unreadable:
         print(f"deleted {one_line(key)}: it could not be read")
     for key in dropped.unknown:
         print(f"kept {one_line(key)}: it could not be read, so it may be finished; add --finished to delete it")
     for run, reason in dropped.kept:
-        print(f"kept {_description(run)}: {one_line(reason)}")
+        print(f"kept {description(run)}: {one_line(reason)}")
     for key, reason in dropped.stuck:
         print(f"kept {one_line(key)}: {one_line(reason)}")
     for name in dropped.studies:
         print(f"deleted study {one_line(name)}")
     if study is not None and study not in dropped.studies:
         print(f"kept study {one_line(study)}: it still contains the runs above")
-
-
-def _description(run: "RunRow") -> str:
-    return f"{run.key} ({one_line(run.label)}, {one_line(run.task)}, seed {run.seed})"

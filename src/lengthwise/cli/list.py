@@ -3,7 +3,9 @@
 import dataclasses
 import importlib
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, stdout
@@ -20,7 +22,13 @@ LISTS = (*METHODS, "probes", "runs", "studies")
 
 
 def command(
-    what: str, /, *names: str, study: str | None = None, place: Place = DEFAULT_PLACE, json: bool = False
+    what: str,
+    /,
+    *names: str,
+    study: str | None = None,
+    failed: Annotated[bool, Parameter(negative="")] = False,
+    place: Place = DEFAULT_PLACE,
+    json: bool = False,
 ) -> int:
     """List encodings, tasks, position schemes, probes, runs or studies.
 
@@ -32,6 +40,7 @@ def command(
         what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
         names: Encodings, tasks, position schemes or probes to describe.
         study: List only the runs of this study.
+        failed: List only failed runs.
         json: Print JSON.
     """
     list_name = what.lower()
@@ -43,8 +52,10 @@ def command(
         raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
     if study is not None and list_name != "runs":
         raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
+    if failed and list_name != "runs":
+        raise ConfigError(f"--failed applies only to list runs, not to list {list_name}; omit it")
     if list_name == "runs":
-        _list_runs(study, place, json)
+        _list_runs(study, failed, place, json)
     elif list_name == "studies":
         _list_studies(place, json)
     elif list_name == "probes":
@@ -172,7 +183,7 @@ def _option(setting: str) -> str:
 # ---- runs and studies -------------------------------------------------------------------------------------------
 
 
-def _list_runs(study: str | None, place: Place, json: bool) -> None:
+def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> None:
     from lengthwise.analysis.code_marks import code_marks
     from lengthwise.analysis.gather import differences, flat, last_use, listing_times
 
@@ -183,6 +194,7 @@ def _list_runs(study: str | None, place: Place, json: bool) -> None:
         runs = store.runs()
         rows = list(runs) if study is None else store.runs(study)
         store_name = store.name
+    rows = [row for row in rows if row.status == "failed" or not failed]
     studies_of = {row.key: [name for name, keys in members.items() if row.key in keys] for row in rows}
     if study is None:  # in the order of the studies' lists, and then the runs that no study lists
         order = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(members.values())))}
@@ -191,7 +203,11 @@ def _list_runs(study: str | None, place: Place, json: bool) -> None:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     if not rows:
-        print(one_line(f"There are no runs in {store_name}{f' of study {study}' if study else ''}."))
+        print(
+            one_line(
+                f"There are no {'failed ' if failed else ''}runs in {store_name}{f' of study {study}' if study else ''}."
+            )
+        )
         return
     # Describe the difference between runs with equal columns, such as another class version or learning rate.
     columns = [
@@ -211,6 +227,7 @@ def _list_runs(study: str | None, place: Place, json: bool) -> None:
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
+        status += f" on {(row.worker or '').partition(':')[0]}" if row.status == "running" else ""
         status += ", in no study" if row.key not in listed else ""
         table.add_row(
             row.key[:8],

@@ -17,6 +17,7 @@ from lengthwise.values import ConfigError, require_address, require_no_address
 
 if TYPE_CHECKING:
     from lengthwise.store import Store
+    from lengthwise.studies import Compute
 
 MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more
 MAX_RANGE = 10_000  # numbers in a range such as 5-20
@@ -159,24 +160,24 @@ DEFAULT_PLACE = Place()
 class Execution(Place):
     """How and where runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
 
-    workers: Integer | None = None
-    """Number of runs at the same time. [default: the number of CPU cores; 1 on a GPU]"""
     device: str = "cpu"
     """Device to run on: cpu, cuda, cuda:1, ..."""
     threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
     """CPU threads per run."""
     backend: str = "auto"
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
-    executor: str = "local"
-    """Where to execute runs. local: processes on this machine. inline: in this process, for a debugger."""
+    retries: Integer = 0
+    """How often a run that fails is tried again, unless its settings are the cause."""
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `execute`."""
+    def compute(self) -> "Compute":
         from lengthwise.studies import Compute
 
-        compute = Compute(device=self.device, backend=self.backend, threads=self.threads)
-        names = ("results", "store", "workers", "executor")
-        return {"compute": compute} | {name: getattr(self, name) for name in names}
+        return Compute(device=self.device, backend=self.backend, threads=self.threads)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of `execute`, except for the executor."""
+        names = ("results", "store", "retries")
+        return {"compute": self.compute()} | {name: getattr(self, name) for name in names}
 
 
 DEFAULT_EXECUTION = Execution()

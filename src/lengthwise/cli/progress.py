@@ -38,6 +38,7 @@ class Overview:
         self.active: set[str] = set()  # runs of this call that have started, by key
         self.left: dict[str, float] = {}  # remaining cost, by run key
         self.costs: dict[str, Any] = {}
+        self.places: dict[str, str] = {}  # machines of the active runs, by key, unless it is this one
         self.etas: dict[str, float] = {}  # remaining seconds of the active runs, by key
         self.finished_cost = 0.0  # in this call
         self.start: float | None = None  # time of the first progress
@@ -53,6 +54,7 @@ class Overview:
             self.others = max(self.others, self.ended - self.before - self.own - len(self.active))
         elif isinstance(event, Started):
             self.active.add(event.key)
+            self.places[event.key] = event.where
         elif isinstance(event, Advanced):
             self._advance(event)
         elif isinstance(event, (Done, Failed, Released)):
@@ -115,7 +117,8 @@ class Overview:
 
     def name(self, key: str) -> str:
         run = self.runs.get(key)
-        return f"{run.label}, {run.task.label}, seed {run.seed}" if run else key[:8]
+        place = f" on {self.places[key]}" if self.places.get(key) else ""
+        return f"{run.label}, {run.task.label}, seed {run.seed}{place}" if run else f"{key[:8]}{place}"
 
     def scores(self, event: Done) -> str:
         """Return the new scores as text, or an empty string."""

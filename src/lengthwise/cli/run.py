@@ -7,18 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import print_table
-from lengthwise.config import ConfigError
+from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Local, Slurm
 
 if TYPE_CHECKING:
     from lengthwise.studies import Outcome, Study
 
+LOCAL = Local()
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)]
 
 
-def command(study: str, /, *, settings: Settings = (), execution: Execution = DEFAULT_EXECUTION) -> int:
+@with_executor(*EXECUTOR_CONFIGS)
+def command(
+    study: str,
+    /,
+    *,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    settings: Settings = (),
+    execution: Execution = DEFAULT_EXECUTION,
+    executor: ExecutorConfig = LOCAL,
+) -> int:
     """Train and evaluate the runs of a study file, then write the report of this study.
 
     `lengthwise report` writes one of all studies in the results folder.
@@ -30,11 +41,20 @@ def command(study: str, /, *, settings: Settings = (), execution: Execution = DE
 
     Args:
         study: A Python file that defines a variable or a function named `study`.
+        dry_run: Print the script that would be submitted to Slurm, and do nothing.
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """
     from lengthwise.studies import load
 
-    return run_study(load(study, study_options(settings)), execution)
+    if dry_run and not isinstance(executor, Slurm):
+        raise ConfigError("--dry-run prints the script for Slurm; add --on slurm, or omit --dry-run")
+    loaded = load(study, study_options(settings))
+    if isinstance(executor, Slurm) and dry_run:
+        from lengthwise.studies.executors.slurm import script
+
+        print(script(executor, execution.compute(), loaded.name, Path(execution.results)))
+        return 0
+    return run_study(loaded, execution, executor)
 
 
 def study_options(settings: Sequence[str]) -> dict[str, str]:
@@ -50,14 +70,14 @@ def study_options(settings: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def run_study(study: "Study", execution: Execution) -> int:
+def run_study(study: "Study", execution: Execution, executor: ExecutorConfig) -> int:
     """Execute the study, write the report, and return 1 if a run failed."""
     from lengthwise.cli.progress import display
     from lengthwise.studies import execute
 
     folder = Path(execution.results)
     with display(study, folder) as show:
-        outcome = execute(study, **execution.arguments(), estimate=True, on_event=show)
+        outcome = execute(study, **execution.arguments(), executor=executor, estimate=True, on_event=show)
     with execution.open() as store:
         page = print_table(store, study.name, store.folder / "report.html")
     print(f"Report: {one_line(page)}")

@@ -1,17 +1,20 @@
 """`lengthwise work`: take runs of a study from its store, on any machine, until none is left or the time is over."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution, Integer
 from lengthwise.cli.run import Settings, print_failures, study_options
-from lengthwise.config import ConfigError
+from lengthwise.config import ConfigError, ExecutorConfig, Local
+
+ONE_WORKER = Local(workers=1)
 
 
+@with_executor("local", "inline")
 def command(
     study: str,
     /,
@@ -19,6 +22,7 @@ def command(
     max_minutes: Annotated[Integer | None, Parameter(show_default=False)] = None,
     settings: Settings = (),
     execution: Execution = DEFAULT_EXECUTION,
+    executor: ExecutorConfig = ONE_WORKER,
 ) -> int:
     """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
 
@@ -38,15 +42,18 @@ def command(
 
     if max_minutes is not None and max_minutes < 1:
         raise ConfigError(f"--max-minutes must be at least 1, got {max_minutes}")
+    if executor == Local():
+        executor = ONE_WORKER
     loaded = load(study, study_options(settings))
-    execution = replace(execution, workers=execution.workers or 1)
     seconds = None if max_minutes is None else 60.0 * max_minutes
     with display(loaded, Path(execution.results)) as show:
-        outcome = execute(loaded, **execution.arguments(), join=True, max_seconds=seconds, on_event=show)
+        outcome = execute(
+            loaded, **execution.arguments(), executor=executor, join=True, max_seconds=seconds, on_event=show
+        )
     if outcome.out_of_time:
         done, total = outcome.counts["done"], sum(outcome.counts.values())
         print(
             f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
             file=sys.stderr,
         )
-    return print_failures(loaded, outcome, how="use `lengthwise run`")
+    return print_failures(loaded, outcome, how="use `lengthwise retry`")

@@ -17,20 +17,26 @@ from lengthwise.config.choices import (
     shown_settings,
 )
 from lengthwise.config.evaluation import EvaluationConfig
+from lengthwise.config.executors import EXECUTOR_CONFIGS, ExecutorConfig, Inline, Local, Slurm
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.run import Run
 from lengthwise.config.training import Curriculum, TrainingConfig
 from lengthwise.values import ConfigError, near_miss
 
 __all__ = [
+    "EXECUTOR_CONFIGS",
     "Choice",
     "Config",
     "ConfigError",
     "Curriculum",
     "EvaluationConfig",
+    "ExecutorConfig",
+    "Inline",
+    "Local",
     "ModelConfig",
     "Registry",
     "Run",
+    "Slurm",
     "TrainingConfig",
     "alternate",
     "annotation",

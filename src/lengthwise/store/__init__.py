@@ -8,17 +8,28 @@ torch, so a report needs the database alone.
             print(run.label, run.status, store.scores([run.key]))
 """
 
+from lengthwise.store.claims import CANCELLED
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import BadFolder, ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
-from lengthwise.store.folders import delete_run, results_option, run_folder, store_option
+from lengthwise.store.errors import (
+    BadFolder,
+    ClaimLost,
+    StoreError,
+    StoreGone,
+    StoreUnreachable,
+    StoreWarning,
+    Unstorable,
+)
+from lengthwise.store.folders import delete_run, results_id, results_option, run_folder, store_option
 from lengthwise.store.results import Store, open_results, open_store
-from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
+from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
 from lengthwise.store.workers import worker_name
 
 __all__ = [
+    "CANCELLED",
     "SCHEMA_VERSION",
     "STATUSES",
+    "Activity",
     "BadFolder",
     "ClaimLost",
     "CurveRow",
@@ -29,12 +40,14 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreGone",
+    "StoreUnreachable",
     "StoreWarning",
     "StudyRow",
     "Unstorable",
     "delete_run",
     "open_results",
     "open_store",
+    "results_id",
     "results_option",
     "run_folder",
     "store_option",

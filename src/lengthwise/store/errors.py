@@ -31,6 +31,10 @@ class StoreGone(StoreError):
     """The database's file was deleted or replaced while it was open, so nothing more can be stored in it."""
 
 
+class StoreUnreachable(StoreError):
+    """The database server does not answer now. Nothing was stored, or everything was; the same call may succeed later."""
+
+
 class BadFolder(StoreError):
     """The folder of a run is a link or a file, so that the run's files cannot be written or deleted there."""
 
@@ -45,7 +49,7 @@ def store_errors(
 ) -> Iterator[Callable[[], None]]:
     """Convert the database's exceptions in the block to `StoreError`. `name`: the store's name in messages.
 
-    `explain`: returns a line on an error, or None if the error's own text is enough.
+    `explain`: returns a line on an error, or None if the error's own text is enough; it may raise `StoreUnreachable`.
 
     The database waits silently for locks, for up to `timeout` seconds. After 3 s, a warning is logged once. The block must call the
     function that it gets as soon as it has the lock, so that later work does not cause the warning.

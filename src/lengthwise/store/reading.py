@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, or_, select
@@ -11,7 +12,7 @@ from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, RunRow, StudyRow, canonical
+from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, canonical
 from lengthwise.store.workers import is_dead
 
 R = TypeVar("R")
@@ -114,6 +115,15 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     rows = readable(schema.runs, connection.execute(_runs_of(study)))
     counts = Counter(_status(row, still_open, now) for row in rows)
     return {status: counts[status] for status in STATUSES}
+
+
+def activity(connection: Connection, study: str, now: float) -> list[Activity]:
+    require_study(connection, study)
+    still_open = set(connection.scalars(_open_keys(study)))
+    members = [field.name for field in fields(Activity) if field.name != "status"]
+    wanted = _runs_of(study).with_only_columns(*(schema.runs.c[name] for name in (*members, "heartbeat")))
+    rows = readable(schema.runs, connection.execute(wanted))
+    return [Activity(**{m: row[m] for m in members}, status=_status(row, still_open, now)) for row in rows]
 
 
 def studies(connection: Connection, now: float) -> list[StudyRow]:

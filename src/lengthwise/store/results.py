@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, case, delete, select, update
 
-from lengthwise.store import columns, dropping, reading, schema
+from lengthwise.store import claims, columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
 from lengthwise.store.databases import open_database
 from lengthwise.store.databases.base import Database
@@ -15,6 +15,7 @@ from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
 from lengthwise.store.folders import results_id, results_option, store_option
 from lengthwise.store.rows import (
+    Activity,
     CurveRow,
     ProbeRow,
     RunRow,
@@ -27,8 +28,6 @@ from lengthwise.store.rows import (
 )
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 from lengthwise.values import require_address, require_no_address
-
-_CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
 
 class Store:
@@ -139,14 +138,12 @@ class Store:
             unlisted = reading.listed(connection, name, questions, now)
             study |= {"created": now, "updated": now}
             upsert(connection, self._database.insert(schema.studies), [study], ["created"])
-            fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
+            fresh = {"created": now, "claims": 0, "failures": 0, "deaths": 0, "step": 0, "steps": 0}
             fresh_rows = [row | fresh for row in rows]
             upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "facts"])
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
-            repair(connection, keys, fresh | _CLAIM_OVER | defaults)
-            failed = schema.runs.c.error.is_not(None)
-            for batch in batches(keys):
-                connection.execute(update(schema.runs).where(schema.runs.c.key.in_(batch), failed).values(error=None))
+            repair(connection, keys, fresh | claims.CLAIM_OVER | defaults)
+            claims.forget_failures(connection, keys)
             connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
             connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
@@ -169,6 +166,11 @@ class Store:
         with self._transaction(writes=False) as connection:
             return reading.progress(connection, plain_text(study), self._now(connection))
 
+    def activity(self, study: str) -> list[Activity]:
+        """Return what is done with each of the study's runs now, in its order."""
+        with self._transaction(writes=False) as connection:
+            return reading.activity(connection, plain_text(study), self._now(connection))
+
     def is_unfinished(self, study: str) -> bool:
         """Return whether the study has a run that is neither failed nor done, with or without a worker."""
         with self._transaction(writes=False) as connection:
@@ -186,37 +188,41 @@ class Store:
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
-            now = self._now(connection)
-            for row in reading.claimable(connection, study, now):
-                key, holder, claims = row["key"], row["worker"], row["claims"]
-                questions = reading.questions_of(connection, study, key)
-                # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
-                # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
-                # dead worker, after which the run may be finished or have no worker.
-                unchanged = schema.runs.c.claims == claims, schema.runs.c.worker.is_not_distinct_from(holder)
-                claim = update(schema.runs).where(schema.runs.c.key == key, *unchanged)
-                values = {"worker": worker, "heartbeat": now, "started": now, "claims": claims + 1}
-                values["handed_out"] = canonical(questions, "asked")
-                if connection.execute(claim.values(values)).rowcount == 1:
-                    return reading.run(connection, key, study, now)
-        return None
+            return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
         """Report that the worker is alive and its progress. Return False if it no longer holds the run and must stop."""
         with self._transaction(writes=True) as connection:
-            values = {"heartbeat": self._now(connection), "step": int(step), "steps": int(steps)}
-            return connection.execute(_held(key, worker).values(values)).rowcount == 1
+            deaths = case((schema.runs.c.step < int(step), 0), else_=schema.runs.c.deaths)
+            values = {"heartbeat": self._now(connection), "deaths": deaths, "step": int(step), "steps": int(steps)}
+            return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
-    def release(self, key: str, worker: str) -> bool:
-        """Release the run, so that any worker can continue it. Return False, and change nothing, if the worker does not hold it."""
+    def release(self, key: str, worker: str, *, failed: bool = False) -> bool:
+        """Release the run, so that any worker can continue it, after it `failed` or not. Return False, and change nothing, if the
+        worker does not hold it."""
         with self._transaction(writes=True) as connection:
-            return connection.execute(_held(key, worker).values(_CLAIM_OVER)).rowcount == 1
+            values = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + int(failed)}
+            return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def fail(self, key: str, worker: str, error: str) -> bool:
-        """Mark the run as failed, until a study that lists it is added again. Return False as in `release`."""
+        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in `release`."""
         with self._transaction(writes=True) as connection:
-            values = {**_CLAIM_OVER, "error": plain_text(error)[:LONGEST] or "unknown"}
-            return connection.execute(_held(key, worker).values(values)).rowcount == 1
+            over = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + 1}
+            values = {**over, "error": plain_text(error)[:LONGEST] or "unknown"}
+            return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
+
+    def retry(self, keys: Sequence[str]) -> list[str]:
+        """Let workers take these runs again if they have failed. Return the keys of those that had."""
+        with self._transaction(writes=True) as connection:
+            return claims.forget_failures(connection, keys)
+
+    def cancel(self, keys: Sequence[str]) -> list[str]:
+        """Mark runs that are neither done nor failed as failed, so that no worker takes them. Return their keys.
+
+        A worker that holds one of them notices it within seconds, saves a checkpoint and takes another run.
+        """
+        with self._transaction(writes=True) as connection:
+            return claims.cancel(connection, keys, self._now(connection))
 
     def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
         """Mark the run as trained, after every question that came with the claim has its score.
@@ -234,8 +240,8 @@ class Store:
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
             columns.require_readable(schema.runs, {"facts": written}, f"run {key}")
-            values = {**_CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
-            connection.execute(_held(key, worker).values(values))
+            values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
+            connection.execute(claims.held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
         """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
@@ -302,6 +308,7 @@ class Store:
             now = self._now(connection)
             remove_unreadable(connection, schema.scores, schema.scores.c.key == key)
             upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
+            connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -385,10 +392,6 @@ def _data(text: str, name: str) -> Any:
         return parse(text)
     except Unreadable as error:
         raise StoreError(damaged(name, f"a cell {error}")) from error
-
-
-def _held(key: str, worker: str) -> Any:
-    return update(schema.runs).where(schema.runs.c.key == key, schema.runs.c.worker == worker)
 
 
 def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:

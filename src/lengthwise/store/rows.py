@@ -49,8 +49,9 @@ class RunRow:
     `parent`: the key of the run whose weights it starts from.
     `asked`: the questions of its study, or those of all studies if no study was given. `status`: one of `STATUSES`. A run whose
     worker died is pending, and a run is done when it is trained and every question in `asked` has a score. Times are Unix seconds:
-    `started` is the last claim, and `finished` is when the training was stored. `claims`: the number of claims. `facts`: versions,
-    device, backend, seconds, parameters, ...
+    `started` is the last claim, and `finished` is when the training was stored. `claims`: the number of claims. `failures`: how
+    often the run failed since it was last added, with the last `error` if it is not tried again. `deaths`: how many workers in a
+    row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
     """
 
     key: Annotated[str, given(checks.key)]
@@ -68,6 +69,8 @@ class RunRow:
     worker: Annotated[str | None, Cell(optional(checks.text))]
     heartbeat: Annotated[float | None, Cell(optional(checks.time))]
     claims: Annotated[int, Cell(whole(0, 2**31), small=True)]
+    failures: Annotated[int, Cell(whole(0, 2**31), small=True)]
+    deaths: Annotated[int, Cell(whole(0, 2**31), small=True)]
     step: Annotated[int, Cell(COUNT)]
     steps: Annotated[int, Cell(COUNT)]
     started: Annotated[float | None, Cell(optional(checks.time))]
@@ -76,6 +79,20 @@ class RunRow:
     facts: Annotated[dict[str, Any], Cell(parsed(RUN_FACTS))]
     asked: list[dict[str, Any]]
     status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """What a worker does with a run: the columns of `RunRow` that change while it is trained."""
+
+    key: str
+    status: str
+    worker: str | None
+    claims: int
+    step: int
+    steps: int
+    finished: float | None
+    error: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from lengthwise.store import checks
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
 from lengthwise.store.shapes import QUESTION
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the tables below, which every database stores. It rises with each change of the tables, and databases of any
 other version are refused."""
 

@@ -21,8 +21,8 @@ class Compute:
     backend: str = "auto"
     threads: int = 1
 
-    def require_usable(self) -> None:
-        """Raise `ConfigError` for a number of threads, a backend or a device that cannot be used."""
+    def require_valid(self) -> None:
+        """Raise `ConfigError` for a number of threads or a backend that cannot be used on any machine."""
         if self.threads < 1:
             raise ConfigError(f"threads must be at least 1, got {self.threads}")
         if self.threads > MAX_THREADS:
@@ -30,6 +30,10 @@ class Compute:
                 f"threads must be at most {MAX_THREADS:,}, got {self.threads:,}; use at most one per core"
             )
         check_backend(self.backend)
+
+    def require_usable(self) -> None:
+        """Raise `ConfigError` for a number of threads, a backend or a device that cannot be used on this machine."""
+        self.require_valid()
         try:
             torch.zeros(1, device=self.device).tolist()  # tolist fails on "meta", which has no data
         except (RuntimeError, AssertionError, NotImplementedError) as error:

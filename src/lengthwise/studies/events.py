@@ -27,9 +27,11 @@ class Begun(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """A worker has started to `train` the run, or to `evaluate` it if it is already trained."""
+    """A worker has started to `train` the run, or to `evaluate` it if it is already trained. `where`: the name of its machine, or
+    "" for this one."""
 
     what: Literal["train", "evaluate"]
+    where: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

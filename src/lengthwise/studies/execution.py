@@ -1,7 +1,6 @@
 """`execute`: decide which runs of a study are to be done, have an executor do them, and report what happens."""
 
 import math
-import os
 import pickle
 import signal
 import threading
@@ -13,21 +12,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
 from lengthwise.analysis.protocol import canonical
 from lengthwise.class_versions import is_builtin_class
-from lengthwise.config import ConfigError, Run
+from lengthwise.config import ConfigError, ExecutorConfig, Local, Run
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
 from lengthwise.studies.compute import DEFAULT_COMPUTE, Compute
 from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
-from lengthwise.studies.executors import Executor, WorkerError, executor_named
+from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
-from lengthwise.studies.worker import Spec
+from lengthwise.studies.worker import STOP_SIGNALS, Spec
 from lengthwise.training import check_step
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.numerics import torch_threads
@@ -35,9 +32,8 @@ from lengthwise.values import require_no_address
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
-STOP_SECONDS = 30.0  # for the workers' last checkpoints
-# Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
+MAX_RETRIES = 100
+LOCAL = Local()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -64,9 +60,9 @@ def execute(
     results: str | Path,
     *,
     store: str | None = None,
-    workers: int | None = None,
+    executor: ExecutorConfig = LOCAL,
     compute: Compute = DEFAULT_COMPUTE,
-    executor: str = "local",
+    retries: int = 0,
     estimate: bool = False,
     join: bool = False,
     max_seconds: float | None = None,
@@ -75,27 +71,29 @@ def execute(
     """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
     Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
-    which several machines can share; None: the database in `results`. `workers`: number of processes, each with one run at a
-    time; None: one per CPU core (one in all on a GPU), but no more than runs. `executor`: where the runs are executed, a name
-    of `EXECUTORS`: "local" for processes on this machine, "inline" for one run after another in this process, as a debugger
-    needs. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected duration in
-    `Begun`. Several calls may execute the same study in the same folder at the same time: they share the runs, and all return
-    when all runs are finished. A failing run does not stop the others. `join`: if the store already has the study, leave it as
-    it is, so that failed runs are not tried again. `max_seconds`: a little before this time, ask the workers to save their
-    checkpoints and return.
+    which several machines can share; None: the database in `results`. `executor`: where the runs are executed:
+    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs, or
+    `Slurm(slots=8)` for the jobs of a cluster. `retries`: how often a run that fails is tried again, unless its settings are the
+    cause. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected duration in
+    `Begun`, if the runs are executed on this machine. `join`: if the store already has the study, leave it as it is, so that
+    failed runs are not tried again. `max_seconds`: a little before this time, ask the workers to save their checkpoints and
+    return.
+
+    Several calls may execute the same study in the same folder at the same time: they share the runs, and all return when all
+    runs are finished. A failing run does not stop the others.
 
     Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
     saved their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_no_address("the results folder", results)
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers must be at least 1, got {workers}")
-    compute.require_usable()
-    kind = executor_named(executor)
-    if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
-        raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
+    if not 0 <= retries <= MAX_RETRIES:
+        raise ConfigError(f"retries must be from 0 to {MAX_RETRIES}, got {retries}")
+    compute.require_valid()
+    kind = EXECUTORS[executor.name]
+    kind.require_usable(executor, compute, store)
     study.check()
-    _require_supported(study, compute)
+    if not kind.remote:
+        _require_supported(study, compute)
     with open_results(results, store=store) as opened:
         spec = Spec(
             store=opened.url,
@@ -105,13 +103,14 @@ def execute(
             plugins=loaded_plugins(),
             source=_source_for_workers(study),
             compute=compute,
+            retries=retries,
         )
         for run in study.runs:
             run_folder(opened.folder, run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
-        execution = _Execution(opened, study, spec, kind, on_event or (lambda event: None))
-        return execution.work(workers, estimate, notes, max_seconds)
+        execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))
+        return execution.work(estimate, notes, max_seconds)
 
 
 def _require_parents(store: Store, study: Study) -> None:
@@ -154,13 +153,6 @@ def _add(store: Store, study: Study) -> list[str]:
         _reopen(store, study.name),
     )
     return list(filter(None, notes))
-
-
-def cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
@@ -241,10 +233,10 @@ class _Execution:
     """One call: an executor, the events of its runs, and signals."""
 
     def __init__(
-        self, store: Store, study: Study, spec: Spec, executor: type[Executor], on_event: Callable[[Event], None]
+        self, store: Store, study: Study, spec: Spec, executor: ExecutorConfig, on_event: Callable[[Event], None]
     ):
         self.store, self.study, self.spec, self.on_event = store, study, spec, on_event
-        self.executor = executor(spec, store, self.emit)
+        self.executor: Executor = EXECUTORS[executor.name](executor, spec, store, self.emit)
         self.signal: int | None = None
         self.error: str | None = None
         self.last_counts: tuple[dict[str, int], bool] | None = None
@@ -255,18 +247,18 @@ class _Execution:
 
     def emit(self, event: Event) -> None:
         if self._time_is_over():
-            self.executor.stopping = True  # an executor in this process notices it here
+            self.executor.stopping.set()  # an executor in this process notices it here
         if isinstance(event, Failed) and event.permanent:
             self.permanent.add(event.key)
         if isinstance(event, (Done, Failed)):
             self._count(now=True)
         self.on_event(event)
 
-    def work(self, workers: int | None, estimate: bool, notes: list[str], max_seconds: float | None) -> Outcome:
+    def work(self, estimate: bool, notes: list[str], max_seconds: float | None) -> Outcome:
         start = time.perf_counter()
         if max_seconds is not None:
-            self.end = start + max_seconds - min(STOP_SECONDS, max_seconds / 10)
-        self._run(self._begin(workers, estimate, notes))
+            self.end = start + max_seconds - min(self.executor.stop_seconds, max_seconds / 10)
+        self._run(self._begin(estimate and not self.executor.remote, notes))
         counts = self.store.progress(self.study.name)
         unfinished = counts["pending"] + counts["running"] > 0
         if self.signal is not None:
@@ -276,11 +268,10 @@ class _Execution:
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
         return Outcome(counts, failed, time.perf_counter() - start, frozenset(self.permanent), unfinished)
 
-    def _begin(self, workers: int | None, estimate: bool, notes: list[str]) -> int:
+    def _begin(self, estimate: bool, notes: list[str]) -> int:
         """Emit `Begun` and the notes. Return the number of workers."""
         counts = self.store.progress(self.study.name)
-        default = self.executor.max_workers or (1 if torch.device(self.spec.compute.device).type == "cuda" else cores())
-        number = min(workers or default, counts["pending"] + counts["running"])
+        number = self.executor.workers(counts["pending"] + counts["running"])
         rows = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
         runs = [run for run in self.study.runs if run.key in rows]
         cost_by_key = costs((run, self.study.evaluation_of(run)) for run in runs)
@@ -339,7 +330,7 @@ class _Execution:
         """Let every worker save a checkpoint and release its run. Kill it after a timeout or a second signal."""
         first = self.signal
         self.executor.stop()
-        end = time.perf_counter() + STOP_SECONDS
+        end = time.perf_counter() + self.executor.stop_seconds
         while self.executor.active and time.perf_counter() < end and self.signal == first:
             self.executor.poll(POLL_SECONDS)
         if self.executor.active:
@@ -354,12 +345,13 @@ class _Execution:
             return
 
         def record(number: int, frame: FrameType | None) -> None:
-            self.executor.stopping = True
+            self.executor.stopping.set()
             if self.signal is not None:  # at the second signal, do not wait for checkpoints
                 self.executor.kill()
             self.signal = number
+            self.executor.stopping.set()
 
-        old: dict[int, Any] = {number: signal.signal(number, record) for number in STOP_SIGNALS}
+        old: dict[int, Any] = {number: signal.signal(number, record) for number in (signal.SIGINT, *STOP_SIGNALS)}
         try:
             yield
         finally:

@@ -1,7 +1,10 @@
 """A worker of any executor: it claims runs of a study from the store, trains and evaluates them."""
 
 import os
+import pickle
 import random
+import signal
+import socket
 import threading
 import time
 import traceback
@@ -15,7 +18,7 @@ from typing import Any, Protocol
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import evaluate, shifted, together
-from lengthwise.plugins import error_in_user_file, first_line
+from lengthwise.plugins import error_in_user_file, first_line, load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
     BadFolder,
@@ -24,17 +27,25 @@ from lengthwise.store import (
     Store,
     StoreError,
     StoreGone,
+    StoreWarning,
     Unstorable,
+    open_store,
+    results_id,
     run_folder,
     worker_name,
 )
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
+from lengthwise.studies.loading import load_module
+from lengthwise.studies.patience import patient
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import WEIGHTS, deleted
+from lengthwise.training.numerics import use_process
 
+# Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.
+STOP_SIGNALS = (signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 # Seconds between two attempts to claim a run, while other workers have all unfinished runs.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 4.0
@@ -51,12 +62,35 @@ class Spec:
     plugins: tuple[str, ...]  # those of the parent, so that the classes of stored runs are found by name
     source: str | None  # the study's file, if runs use classes from outside lengthwise
     compute: Compute
+    retries: int = 0  # of a run that fails, unless its settings are the cause
+    results_id: str | None = None  # of the results folder, if a worker on another machine has to find the same one
+
+
+class Flag:
+    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the code that the
+    signal interrupts may hold."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the flag is set, for at most about `seconds`. Return whether it is."""
+        end = time.monotonic() + seconds
+        while not self._is_set and (left := end - time.monotonic()) > 0:
+            time.sleep(min(0.1, left))
+        return self._is_set
 
 
 class Parent(Protocol):
     """What a worker needs of the executor that started it."""
 
-    stop_requested: threading.Event  # the worker saves a checkpoint, releases its run and ends
+    stop_requested: Flag  # the worker saves a checkpoint, releases its run and ends
 
     def send(self, event: Event) -> None: ...
 
@@ -95,7 +129,8 @@ class Worker:
     """The work of one process on a study."""
 
     def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run]):
-        self.spec, self.parent, self.store, self.runs = spec, parent, store, runs
+        self.spec, self.parent, self.runs = spec, parent, runs
+        self.store, self.impatient_store = patient(store, parent), store
         self.name = worker_name()
         self.facts = facts(spec.compute.device, spec.compute.threads)
         self.pause = FIRST_PAUSE
@@ -119,7 +154,7 @@ class Worker:
         """Finish the run, release it, or mark it as failed."""
         start = time.perf_counter()
         folder = run_folder(self.spec.results, row.key)
-        with Heartbeat(self.store, row.key, self.name) as heartbeat:
+        with Heartbeat(self.impatient_store, row.key, self.name) as heartbeat:
             try:
                 with self.warnings_as_notes(row.key):
                     scores, shift_scores = self.run(row, folder, heartbeat)
@@ -253,8 +288,14 @@ class Worker:
                 message += f" (see {folder / 'error.txt'})"
         if debugging():
             traceback.print_exception(error)
-        self.store.fail(row.key, self.name, message)
         permanent = isinstance(error, (ConfigError, TrainingError))
+        if not permanent and row.failures < self.spec.retries:
+            self.store.release(row.key, self.name, failed=True)
+            retry = f"failed: {message}; it is tried again (retry {row.failures + 1} of {self.spec.retries})"
+            self.parent.send(Note(key=row.key, text=retry))
+            self.parent.send(Released(key=row.key, reason="failed"))
+            return
+        self.store.fail(row.key, self.name, message)
         self.parent.send(Failed(key=row.key, error=message, permanent=permanent))
 
     @contextmanager
@@ -274,6 +315,27 @@ class Worker:
 
 
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
+
+
+def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None) -> None:
+    """Work in this process until all runs are finished, or until the parent asks to stop. `ready` gets the worker's name."""
+    use_process(spec.compute.threads)
+    warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
+    load_plugins(spec.plugins)
+    if spec.source is not None:
+        load_module(spec.source)
+    if spec.results_id is not None and results_id(Path(spec.results), create=False) != spec.results_id:
+        raise StoreError(
+            f"{spec.results} on {socket.gethostname()} is not the results folder of the study, so the files of its runs would be "
+            "missing; give a folder that all machines share with --results"
+        )
+    runs: dict[str, Run] = pickle.loads(spec.runs)
+    require_same_keys(runs)
+    with open_store(spec.store, create=False) as store:
+        worker = Worker(spec, parent, store, runs)
+        ready(worker.name)
+        while not parent.stop_requested.is_set() and worker.step():
+            pass
 
 
 def require_same_keys(runs: dict[str, Run]) -> None:

@@ -41,7 +41,10 @@ class Database(ABC):
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> str | None:
-        """Return a line on an error of the database: the problem and what to do. None: the error's own text is enough."""
+        """Return a line on an error of the database: the problem and what to do. None: the error's own text is enough.
+
+        Raises `StoreUnreachable` if the server does not answer.
+        """
 
     @abstractmethod
     def now(self, connection: Connection) -> float:

@@ -7,11 +7,12 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from lengthwise.store.databases.base import Database
-from lengthwise.store.errors import StoreError, first_line, locked
-from lengthwise.values import EXAMPLE
+from lengthwise.store.errors import StoreError, StoreUnreachable, first_line, locked
+from lengthwise.values import EXAMPLE, without_secrets
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
 _LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
+_SHUTTING_DOWN = ("57P01", "57P02", "57P03")  # SQLSTATE: it ends, has crashed, or is starting
 
 
 class PostgreSQL(Database):
@@ -55,6 +56,10 @@ class PostgreSQL(Database):
         found = getattr(error.orig, "sqlstate", "")
         if found == _LOCK_NOT_AVAILABLE:
             return locked(self.name, self.timeout)
+        if found in _SHUTTING_DOWN or error.connection_invalidated:
+            raise StoreUnreachable(
+                f"{self.name} has closed the connection; start the server, and run this command again"
+            )
         if found is not None or not isinstance(error, OperationalError):
             return None
         reason = first_line(error).removeprefix("connection is bad: ")  # there is no connection
@@ -62,7 +67,9 @@ class PostgreSQL(Database):
             return f"{self.name} refuses the password, or there is none; write it into ~/.pgpass or PGPASSWORD"
         if "does not exist" in reason and "database" in reason:
             return f"{self.name} does not exist on its server; create it with createdb, or correct the address"
-        return f"{self.name} cannot be reached ({reason}); start the server, or correct the address"
+        raise StoreUnreachable(
+            without_secrets(f"{self.name} cannot be reached ({reason}); start the server, or correct the address")
+        )
 
     def now(self, connection: Connection) -> float:
         """Return the server's time."""

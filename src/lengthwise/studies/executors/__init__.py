@@ -1,20 +1,14 @@
-"""The executors, by the name of `--executor`: one module each, one line each in the list below."""
+"""The executors, by the name of their settings: one module each, one line each in the list below."""
 
 from lengthwise.studies.executors.base import Executor, WorkerError
-from lengthwise.studies.executors.inline import Inline
-from lengthwise.studies.executors.local import Local
-from lengthwise.values import ConfigError, unlisted
+from lengthwise.studies.executors.inline import InlineExecutor
+from lengthwise.studies.executors.local import LocalExecutor
+from lengthwise.studies.executors.slurm import SlurmExecutor
 
 EXECUTORS: dict[str, type[Executor]] = {
-    "local": Local,
-    "inline": Inline,
+    "local": LocalExecutor,
+    "inline": InlineExecutor,
+    "slurm": SlurmExecutor,
 }
 
-
-def executor_named(name: str) -> type[Executor]:
-    if name not in EXECUTORS:
-        raise ConfigError(f"there is no executor {unlisted(name, EXECUTORS)}")
-    return EXECUTORS[name]
-
-
-__all__ = ["EXECUTORS", "Executor", "WorkerError", "executor_named"]
+__all__ = ["EXECUTORS", "Executor", "WorkerError"]

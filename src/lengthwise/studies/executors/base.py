@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from lengthwise.config import ExecutorConfig
 from lengthwise.store import Store
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
-from lengthwise.studies.worker import Spec
+from lengthwise.studies.worker import Flag, Spec
 
 
 class WorkerError(ValueError):
@@ -19,16 +21,26 @@ class Executor(ABC):
     `execute` adds the study to the store, decides how many workers are needed, and calls `start`. Then it calls `poll` again and
     again, until no worker is left or a signal arrives. At the end, also after an error, it calls `stop`, `poll` until no worker
     is left, and `close`.
-    A new executor is one module and one line in `EXECUTORS` (`__init__.py`).
+    A new executor is one module and one line in `EXECUTORS` (`__init__.py`), and its settings in `config/executors.py`.
 
-    `spec`: what a worker needs, as plain data for other processes. `emit`: takes the events of runs.
+    `config`: its settings. `spec`: what a worker needs, as plain data for other processes. `emit`: takes the events of runs.
     """
 
-    max_workers: ClassVar[int | None] = None  # the largest number of workers that it can have; None: any
+    stop_seconds: ClassVar[float] = 30.0  # for the last checkpoints of the workers after `stop`
+    remote: ClassVar[bool] = False  # the workers are on other machines, so that nothing measured here is true there
 
-    def __init__(self, spec: Spec, store: Store, emit: Callable[[Event], None]):
-        self.spec, self.store, self.emit = spec, store, emit
-        self.stopping = False  # `stop` was called, or will be as soon as `poll` returns: do not replace workers
+    def __init__(self, config: Any, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        self.config, self.spec, self.store, self.emit = config, spec, store, emit
+        self.stopping = Flag()  # `stop` was called, or will be as soon as `poll` returns: do not replace workers
+
+    @classmethod
+    def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
+        """Raise `ConfigError` if no worker could work, before anything is created. `store`: the address of the database, if any."""
+        compute.require_usable()
+
+    @abstractmethod
+    def workers(self, unfinished: int) -> int:
+        """Return how many workers to start for so many unfinished runs."""
 
     @abstractmethod
     def start(self, workers: int) -> None:

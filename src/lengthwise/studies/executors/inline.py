@@ -1,10 +1,10 @@
 """No worker processes: one run after another in the calling process, where a debugger can stop in your encoding or task."""
 
 import pickle
-import threading
 import warnings
 from collections.abc import Callable
 
+from lengthwise.config import Inline
 from lengthwise.store import Store, StoreWarning
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import Executor
@@ -12,41 +12,39 @@ from lengthwise.studies.worker import Spec, Worker
 from lengthwise.training.numerics import torch_threads
 
 
-class Inline(Executor):
-    max_workers = 1
-
-    def __init__(self, spec: Spec, store: Store, emit: Callable[[Event], None]):
-        super().__init__(spec, store, emit)
-        self.stop_requested = threading.Event()
+class InlineExecutor(Executor):
+    def __init__(self, config: Inline, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        super().__init__(config, spec, store, emit)
+        self.stop_requested = self.stopping
         self.worker = Worker(spec, self, store, pickle.loads(spec.runs))
         self.unfinished = False
 
     def send(self, event: Event) -> None:
-        """Emit an event of the worker. This is also when it learns of a signal."""
+        """Emit an event of the worker."""
         self.emit(event)
-        if self.stopping:
-            self.stop_requested.set()
+
+    def workers(self, unfinished: int) -> int:
+        return min(1, unfinished)
 
     def start(self, workers: int) -> None:
         self.unfinished = workers > 0
 
     def poll(self, seconds: float) -> None:
-        """Finish a whole run, if one can be claimed. Signals are noticed at its next event."""
+        """Finish a whole run, if one can be claimed."""
         with torch_threads(self.spec.compute.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
-            self.unfinished = not self.stop_requested.is_set() and self.worker.step()
+            self.unfinished = not self.stopping.is_set() and self.worker.step()
 
     @property
     def active(self) -> bool:
-        return self.unfinished and not self.stop_requested.is_set()
+        return self.unfinished and not self.stopping.is_set()
 
     @property
     def idle(self) -> bool:
         return self.active
 
     def stop(self) -> None:
-        self.stopping = True
-        self.stop_requested.set()
+        self.stopping.set()
 
     def kill(self) -> None:
         raise KeyboardInterrupt

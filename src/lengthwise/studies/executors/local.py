@@ -5,7 +5,6 @@ import pickle
 import signal
 import threading
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,15 +12,14 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 
+import torch
+
 from lengthwise.child_processes import sigint_blocked
-from lengthwise.config import Run
-from lengthwise.plugins import load_plugins
-from lengthwise.store import Store, StoreWarning, open_store
+from lengthwise.config import Local
+from lengthwise.store import Store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor, WorkerError
-from lengthwise.studies.loading import load_module
-from lengthwise.studies.worker import Spec, Worker, debugging, error_line, require_same_keys
-from lengthwise.training.numerics import use_process
+from lengthwise.studies.worker import STOP_SIGNALS, Flag, Spec, debugging, error_line, work
 
 JOIN_SECONDS = 30.0  # for a process that has closed its pipe
 MAX_DEATHS = 2  # of the workers of one run, before the run fails
@@ -46,7 +44,7 @@ class ParentPipe:
     """The pipe to the parent. A received message means stop, and a closed pipe means that the parent has ended."""
 
     def __init__(self, pipe: Connection):
-        self.stop_requested = threading.Event()
+        self.stop_requested = Flag()
         self._pipe, self._lock = pipe, threading.Lock()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -85,43 +83,47 @@ class _Worker:
             self.process.terminate()  # it is still importing, and has no run yet
 
 
-class Local(Executor):
-    def __init__(self, spec: Spec, store: Store, emit: Callable[[Event], None]):
-        super().__init__(spec, store, emit)
-        self.workers: list[_Worker] = []
+class LocalExecutor(Executor):
+    def __init__(self, config: Local, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        super().__init__(config, spec, store, emit)
+        self.processes: list[_Worker] = []
         self.deaths: Counter[str] = Counter()  # of workers, by run
         self.idle_deaths = 0  # of workers without a run, since a run last started
         self.error: str | None = None
 
+    def workers(self, unfinished: int) -> int:
+        default = 1 if torch.device(self.spec.compute.device).type == "cuda" else cores()
+        return min(self.config.workers or default, unfinished)
+
     def start(self, workers: int) -> None:
         for _ in range(workers):
-            self.workers.append(_Worker(self.spec))
+            self.processes.append(_Worker(self.spec))
 
     @property
     def active(self) -> bool:
-        return bool(self.workers)
+        return bool(self.processes)
 
     @property
     def idle(self) -> bool:
-        return any(worker.name for worker in self.workers) and not any(worker.key for worker in self.workers)
+        return any(worker.name for worker in self.processes) and not any(worker.key for worker in self.processes)
 
     def stop(self) -> None:
-        self.stopping = True
-        for worker in self.workers:
+        self.stopping.set()
+        for worker in self.processes:
             worker.stop()
 
     def kill(self) -> None:
-        for worker in self.workers:
+        for worker in self.processes:
             worker.process.kill()
 
     def close(self) -> None:
-        for worker in self.workers:
+        for worker in self.processes:
             worker.process.join()
             worker.pipe.close()
-        self.workers.clear()
+        self.processes.clear()
 
     def poll(self, seconds: float) -> None:
-        by_pipe = {worker.pipe: worker for worker in self.workers}
+        by_pipe = {worker.pipe: worker for worker in self.processes}
         for pipe in connection.wait(list(by_pipe), seconds):
             worker = by_pipe[pipe]  # type: ignore[index]
             try:
@@ -129,7 +131,7 @@ class Local(Executor):
                     self._handle(worker, worker.pipe.recv())
             except (EOFError, OSError, pickle.UnpicklingError):
                 self._handle_end(worker)
-        if self.error is not None and not self.stopping:
+        if self.error is not None and not self.stopping.is_set():
             raise WorkerError(self.error)
 
     def _handle(self, worker: _Worker, message: Event | Ready | Exit) -> None:
@@ -148,22 +150,22 @@ class Local(Executor):
 
     def _handle_end(self, worker: _Worker) -> None:
         """Handle a closed pipe: the worker sent `Exit` before, or it was killed."""
-        self.workers.remove(worker)
+        self.processes.remove(worker)
         worker.process.join(JOIN_SECONDS)
         worker.pipe.close()
-        if worker.exit is not None or self.stopping or self.error is not None:
+        if worker.exit is not None or self.stopping.is_set() or self.error is not None:
             return
         reason = _exit_reason(worker.process.exitcode)
         if worker.key:
             self._handle_death(worker, worker.key, reason)
         else:
             self.idle_deaths += 1
-            if self.idle_deaths > len(self.workers) + 1:
+            if self.idle_deaths > len(self.processes) + 1:
                 self.error = (
                     f"worker processes end before they start a run ({reason}); see their output above for the cause"
                 )
                 return
-        self.workers.append(_Worker(self.spec))
+        self.processes.append(_Worker(self.spec))
 
     def _handle_death(self, worker: _Worker, key: str, reason: str) -> None:
         self.deaths[key] += 1
@@ -175,6 +177,13 @@ class Local(Executor):
         # In the store, the dead worker still holds the run, so no other worker can take it before this.
         if self.store.fail(key, worker.name, error):
             self.emit(Failed(key=key, error=error))
+
+
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _exit_reason(code: int | None) -> str:
@@ -192,20 +201,10 @@ def main(pipe: Connection, spec: Spec) -> None:
     # Ctrl-C is sent to all processes of the terminal; the parent handles it and sends stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = ParentPipe(pipe)
-    signal.signal(signal.SIGTERM, lambda *_: parent.stop_requested.set())
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: parent.stop_requested.set())
     try:
-        use_process(spec.compute.threads)
-        warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows and prints the warning
-        load_plugins(spec.plugins)
-        if spec.source is not None:
-            load_module(spec.source)
-        runs: dict[str, Run] = pickle.loads(spec.runs)
-        require_same_keys(runs)
-        with open_store(spec.store, create=False) as store:
-            worker = Worker(spec, parent, store, runs)
-            parent.send(Ready(worker.name))
-            while not parent.stop_requested.is_set() and worker.step():
-                pass
+        work(spec, parent, lambda name: parent.send(Ready(name)))
     except (Exception, SystemExit) as error:
         if debugging():
             traceback.print_exc()

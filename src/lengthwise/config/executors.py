@@ -1,0 +1,117 @@
+"""Where the runs of a study are executed: one class per executor. Its fields are options of `lengthwise run`."""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lengthwise.config.base import Config
+from lengthwise.values import ConfigError
+
+MAX_WORKERS = 10_000
+MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
+MAX_MINUTES = 366 * MINUTES["d"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorConfig(Config):
+    """The settings of an executor, which `lengthwise.studies.executors` lists."""
+
+    name: ClassVar[str]
+
+    def require_workers(self, field: str) -> None:
+        if (value := getattr(self, field)) is not None and not 1 <= value <= MAX_WORKERS:
+            raise ConfigError(f"{field} must be from 1 to {MAX_WORKERS:,}, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(ExecutorConfig):
+    """Processes on this machine, each with one run at a time."""
+
+    name = "local"
+    workers: int | None = None
+    """Number of runs at the same time. [default: the number of CPU cores; 1 on a GPU]"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_workers("workers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inline(ExecutorConfig):
+    """One run after another in this process, where a debugger can stop in your encoding or task."""
+
+    name = "inline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm(ExecutorConfig):
+    """Workers in a job array of a Slurm cluster, each with one run at a time."""
+
+    name = "slurm"
+    slots: int = 1
+    """Number of workers. Each is a job that trains one run after the other, so there may be more runs than slots."""
+    partition: str | None = None
+    """Slurm partition of the jobs. [default: that of the cluster]"""
+    time: str = "1h"
+    """Time limit of a job, such as 30m, 4h or 2d. A job that reaches it saves its progress and is queued again."""
+    gpus: float = 0
+    """GPUs for each run."""
+    memory: str | None = None
+    """Memory of each job, such as 16G. [default: that of the cluster]"""
+    sbatch: tuple[str, ...] = ()
+    """Another option of sbatch, as NAME=VALUE, such as account=physics. May be repeated."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_workers("slots")
+        if not 2 <= self.minutes <= MAX_MINUTES:
+            raise ConfigError(f"time must be from 2m to 366d, got {self.time!r}; a job needs time to save its progress")
+        if self.gpus != int(self.gpus) or not 0 <= self.gpus <= 64:
+            raise ConfigError(f"gpus must be a whole number from 0 to 64 on Slurm, got {self.gpus}")
+        if self.memory is not None and not re.fullmatch(r"[1-9][0-9]*[MGT]", self.memory):
+            raise ConfigError(f"memory must be a whole number with M, G or T, such as 16G, got {self.memory!r}")
+        if self.partition is not None and not re.fullmatch(r"[\w.,-]+", self.partition):
+            raise ConfigError(f"partition must be the name of a partition, got {self.partition!r}; `sinfo` lists them")
+        self.sbatch_options  # noqa: B018  checks them
+
+    @property
+    def minutes(self) -> int:
+        match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", self.time)
+        if match is None:
+            raise ConfigError(f"time must be a whole number with m, h or d, such as 4h, got {self.time!r}")
+        return int(match[1]) * MINUTES[match[2]]
+
+    @property
+    def sbatch_options(self) -> dict[str, str | bool]:
+        """The options of `sbatch` by name; True for one without a value."""
+        options: dict[str, str | bool] = {}
+        for option in self.sbatch:
+            name, equals, value = option.removeprefix("--").partition("=")
+            if not re.fullmatch("[a-z][a-z0-9-]*", name) or (equals and not value) or not value.isprintable():
+                raise ConfigError(f"sbatch must be NAME=VALUE or NAME, such as account=physics, got {option[:40]!r}")
+            if name in RESERVED:
+                raise ConfigError(f"the sbatch option {name} is set by Lengthwise; {RESERVED[name]}")
+            options[name] = value if equals else True
+        return options
+
+
+RESERVED = {
+    "array": "use slots",
+    "time": "use time",
+    "partition": "use partition",
+    "mem": "use memory",
+    "gpus-per-node": "use gpus",
+    "cpus-per-task": "use threads",
+    "signal": "jobs need it to save their progress",
+    "output": "the logs of the jobs are in the results folder",
+    "error": "the logs of the jobs are in the results folder",
+    "open-mode": "the logs of the jobs are in the results folder",
+    "job-name": "the same command finds its jobs by their name",
+    "nodes": "each job is one worker on one node",
+    "ntasks-per-node": "each job is one worker on one node",
+    "wrap": "the script is that of Lengthwise",
+    "requeue": "jobs are always queued again",
+    "no-requeue": "jobs are always queued again",
+}
+
+EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {config.name: config for config in (Local, Inline, Slurm)}
