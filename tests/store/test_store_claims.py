@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.store import ClaimLost, Store, StoreError, open_store, reading, schema, worker_name
+from lengthwise.store import ClaimLost, Store, StoreError, claims, open_store, schema, worker_name
 from lengthwise.store.claims import MAX_DEATHS
 from lengthwise.store.workers import is_dead
 
@@ -296,7 +296,7 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
     claimed(study, FAR)
     study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     silence("a100000000000000", 61)
-    seen, claimable = [], reading.claimable
+    seen, claimable = [], claims.claimable
 
     def late(connection: Any, *arguments: Any) -> Any:
         for row in claimable(connection, *arguments):
@@ -310,7 +310,7 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
                 connection.execute(schema.runs.update().where(schema.runs.c.key == "a100000000000000").values(values))
             yield row
 
-    monkeypatch.setattr(reading, "claimable", late)
+    monkeypatch.setattr(claims, "claimable", late)
     assert claimed(study, FAR_TOO) == "b100000000000000"
     assert study.run("a100000000000000").claims == 1
 

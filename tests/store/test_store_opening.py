@@ -140,15 +140,17 @@ def test_damaged_text(results: Path, text: bytes) -> None:
     [
         (
             SCHEMA_VERSION + 1,
-            "has schema version 5, but this lengthwise reads only version 4; upgrade lengthwise",
+            f"has schema version {SCHEMA_VERSION + 1}, but this lengthwise reads only version {SCHEMA_VERSION}; upgrade lengthwise",
         ),
         (
             1,
-            "has schema version 1, but this lengthwise reads only version 4; use the version of lengthwise that wrote it",
+            f"has schema version 1, but this lengthwise reads only version {SCHEMA_VERSION}; use the version of "
+            "lengthwise that wrote it",
         ),
         (
             0,
-            "has schema version none, but this lengthwise reads only version 4; use the version of lengthwise that wrote it",
+            f"has schema version none, but this lengthwise reads only version {SCHEMA_VERSION}; use the version of "
+            "lengthwise that wrote it",
         ),
     ],
 )

@@ -1,11 +1,11 @@
 """The queries of `Store`. Each runs inside a transaction that is already open."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, or_, select
+from sqlalchemy import Connection, Select, Table, and_, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
@@ -32,58 +32,12 @@ def _runs_of(study: str) -> Select[Any]:
     return select(runs).join(members, listed).order_by(members.c.position)
 
 
-# ---- unfinished work --------------------------------------------------------------------------------------------
-
-
 def _open_keys(study: str | None) -> Select[str]:
     """Select the keys of the runs with a question that has no score."""
     asked, scores = schema.asked, schema.scores
     answered = select(scores.c.key).where(scores.c.key == asked.c.key, scores.c.question == asked.c.question).exists()
     keys = select(asked.c.key).where(~answered)
     return keys if study is None else keys.where(asked.c.study == study)
-
-
-def _is_open(study: str) -> ColumnElement[bool]:
-    """Return the condition that a run has a question of the study without a score."""
-    asked, scores = schema.asked, schema.scores
-    answered = select(scores.c.key).where(scores.c.key == asked.c.key, scores.c.question == asked.c.question).exists()
-    return select(asked.c.key).where(asked.c.study == study, asked.c.key == schema.runs.c.key, ~answered).exists()
-
-
-def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[str, Any]]:
-    """Yield the study's runs that need work and that no living worker holds: those of dead workers, then the others in order.
-
-    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait. A server locks
-    each run without a worker as it is yielded, and skips those that other workers have just locked.
-    """
-    require_study(connection, study)
-    run, parent = schema.runs.c, schema.runs.alias().c
-    untrained_parent = select(parent.key).where(
-        parent.key == run.parent, parent.finished.is_(None), parent.error.is_(None)
-    )
-    untrained = and_(run.finished.is_(None), ~untrained_parent.exists())
-    unanswered = and_(run.finished.is_not(None), _is_open(study))
-    in_need = _runs_of(study).where(run.error.is_(None))
-    held = in_need.where(run.worker.is_not(None), or_(untrained, unanswered))
-    for row in readable(schema.runs, connection.execute(held)):
-        if is_dead(row["worker"], now - row["heartbeat"]):
-            yield row
-    seen: list[str] = []
-    for condition in (untrained, unanswered):  # one after the other, because the first one is quick to find
-        free = in_need.where(run.worker.is_(None), condition).limit(1).with_for_update(of=schema.runs, skip_locked=True)
-        while rows := connection.execute(free.where(run.key.not_in(seen))).all():
-            yield from readable(schema.runs, rows)
-            seen.append(rows[0].key)
-
-
-def is_unfinished(connection: Connection, study: str) -> bool:
-    """Return whether the study has a run that is neither failed nor done."""
-    require_study(connection, study)
-    run = schema.runs.c
-    for condition in (run.finished.is_(None), _is_open(study)):
-        if connection.execute(_runs_of(study).where(run.error.is_(None), condition).limit(1)).first() is not None:
-            return True
-    return False
 
 
 def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

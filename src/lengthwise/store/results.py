@@ -71,6 +71,10 @@ class Store:
         """Close the database. Calling it again does nothing."""
         self._database.close()
 
+    def disconnect(self) -> None:
+        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has workers."""
+        self._database.disconnect()
+
     def require_file_unchanged(self) -> None:
         """Raise `StoreGone` if the database was deleted or replaced since it was opened."""
         self._database.require_unchanged()
@@ -139,8 +143,8 @@ class Store:
             study |= {"created": now, "updated": now}
             upsert(connection, self._database.insert(schema.studies), [study], ["created"])
             fresh = {"created": now, "claims": 0, "failures": 0, "deaths": 0, "step": 0, "steps": 0}
-            fresh_rows = [row | fresh for row in rows]
-            upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "facts"])
+            fresh_rows = [row | fresh | {"position": n} for n, row in enumerate(rows)]
+            upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "position", "facts"])
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
             repair(connection, keys, fresh | claims.CLAIM_OVER | defaults)
             claims.forget_failures(connection, keys)
@@ -174,7 +178,7 @@ class Store:
     def is_unfinished(self, study: str) -> bool:
         """Return whether the study has a run that is neither failed nor done, with or without a worker."""
         with self._transaction(writes=False) as connection:
-            return reading.is_unfinished(connection, plain_text(study))
+            return claims.is_unfinished(connection, plain_text(study))
 
     # ---- claims -------------------------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ studies = Table("studies", tables, *_columns(StudyRow, "name"))
 _run_columns = _columns(RunRow, "key")
 # The questions that the worker got with the claim, as JSON.
 _run_columns.insert([column.name for column in _run_columns].index("claims"), Column("handed_out", Text))
+# The place in the study that added the run, in whose order runs are claimed.
+_run_columns.append(Column("position", Integer, nullable=False))
 runs = Table("runs", tables, *_run_columns)
 
 study_runs = Table(
@@ -94,4 +96,8 @@ probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
 _untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))
-Index("untrained_runs", runs.c.key, sqlite_where=_untrained, postgresql_where=_untrained)  # what workers look for
+Index(
+    "untrained_runs", runs.c.position, runs.c.key, sqlite_where=_untrained, postgresql_where=_untrained
+)  # what workers look for
+_held = runs.c.worker.is_not(None)
+Index("held_runs", runs.c.key, sqlite_where=_held, postgresql_where=_held)

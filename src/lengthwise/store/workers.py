@@ -15,9 +15,13 @@ STALE_SECONDS = 60.0
 
 def worker_name() -> str:
     """Return `host:pid:token` with a new token. A worker must keep its name for its whole life."""
-    host = socket.gethostname().replace(":", "-") or "localhost"
     pid = os.getpid()
-    return f"{host}:{pid}:{_namespace()}-{_started(pid) or 0}-{secrets.token_hex(4)}"
+    return f"{host()}:{pid}:{_namespace()}-{_started(pid) or 0}-{secrets.token_hex(4)}"
+
+
+def host() -> str:
+    """Return the name of this machine as the names of its workers have it."""
+    return socket.gethostname().replace(":", "-") or "localhost"
 
 
 def is_dead(worker: str, silent: float) -> bool:
@@ -32,13 +36,12 @@ def is_dead(worker: str, silent: float) -> bool:
 def _is_gone(worker: str) -> bool:
     """Return whether the process certainly ended: it was on this host, and it no longer exists."""
     try:
-        host, pid_text, token = worker.rsplit(":", 2)
+        where, pid_text, token = worker.rsplit(":", 2)
         namespace, started, _ = token.split("-")
         pid = int(pid_text)
     except ValueError:
         return False  # not a name of ours; only its heartbeats matter
-    here = socket.gethostname().replace(":", "-") or "localhost"
-    if host != here or namespace != _namespace() or sys.platform == "win32" or pid <= 0:
+    if where != host() or namespace != _namespace() or sys.platform == "win32" or pid <= 0:
         return False  # on Windows, os.kill(pid, 0) would end the process
     try:
         os.kill(pid, 0)

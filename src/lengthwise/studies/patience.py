@@ -19,8 +19,9 @@ LONGEST_PAUSE = 30.0  # seconds between two attempts
 def patient(store: Store, parent: "Parent") -> Store:
     """Return the store with methods that repeat a call until the server answers, for at most an hour.
 
-    A call raises `StoreUnreachable` if the parent asks the worker to stop meanwhile. A call may have been stored although the server did not answer, so every repeated call must do no harm then: a
-    run that a worker has claimed without knowing it counts as abandoned after a minute without a heartbeat.
+    A call raises `StoreUnreachable` if the parent asks the worker to stop meanwhile. A call may have been stored although the
+    server did not answer, so every repeated call must do no harm then: a run that a worker has claimed without knowing it counts
+    as abandoned after a minute without a heartbeat.
     """
     return cast(Store, _Patient(store, parent))
 

@@ -48,7 +48,7 @@ from lengthwise.training.numerics import use_process
 STOP_SIGNALS = (signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 # Seconds between two attempts to claim a run, while other workers have all unfinished runs.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 4.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class Heartbeat:
         while not self._finished.wait(HEARTBEAT_SECONDS):
             try:
                 self.lost = not self._store.heartbeat(self._key, self._worker, self.step, self.steps)
+                self._store.disconnect()
             except StoreGone:  # further training could not be stored
                 self.lost = True
             except StoreError:  # a failed heartbeat is harmless, because many follow before the worker counts as dead
@@ -146,6 +147,7 @@ class Worker:
             return False
         # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers that
         # wait for the same database ask it at different times, and less and less often.
+        self.store.disconnect()
         self.parent.stop_requested.wait(self.pause * random.uniform(0.5, 1.5))
         self.pause = min(1.5 * self.pause, LONGEST_PAUSE)
         return True

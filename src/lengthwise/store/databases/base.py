@@ -62,6 +62,9 @@ class Database(ABC):
     def require_unchanged(self) -> None:
         """Raise `StoreGone` if the database was deleted or replaced since it was opened."""
 
+    def disconnect(self) -> None:
+        """Close the connections to a server that are not in use. The next transaction opens one again."""
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -69,7 +72,7 @@ class Database(ABC):
 
     def errors(self) -> AbstractContextManager[Any]:
         """Return a context that converts the database's exceptions, see `store_errors`."""
-        return store_errors(self.name, self.timeout, self.explain)
+        return store_errors(self.name, self.timeout if self.path is not None else 0.0, self.explain)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:

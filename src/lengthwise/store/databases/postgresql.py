@@ -1,8 +1,11 @@
 """PostgreSQL: a server that several machines can share."""
 
-from typing import Self
+import random
+import time
+from functools import partial
+from typing import Any, Self
 
-from sqlalchemy import URL, Connection, create_engine, text
+from sqlalchemy import URL, Connection, create_engine, event, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
@@ -12,6 +15,7 @@ from lengthwise.values import EXAMPLE, without_secrets
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
 _LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
+_NO_CONNECTION_LEFT = ("too many clients", "remaining connection slots", "too many connections")
 _SHUTTING_DOWN = ("57P01", "57P02", "57P03")  # SQLSTATE: it ends, has crashed, or is starting
 
 
@@ -34,7 +38,8 @@ class PostgreSQL(Database):
         options = f"-c lock_timeout={int(timeout * 1000)}"
         try:
             connect = {"connect_timeout": max(2, int(timeout)), "options": options}
-            database.engine = create_engine(url, connect_args=connect, pool_pre_ping=True)
+            database.engine = create_engine(url, connect_args=connect, pool_size=2)
+            event.listen(database.engine, "do_connect", partial(_connect, timeout))
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"{name} needs the package psycopg; install it: pip install 'lengthwise[postgres]'"
@@ -81,5 +86,21 @@ class PostgreSQL(Database):
     def begin_reading(self, connection: Connection) -> None:
         """Do nothing: reading waits for no lock."""
 
+    def disconnect(self) -> None:
+        self.engine.dispose()
+
     def require_unchanged(self) -> None:
         """Do nothing: the server reports what it lost."""
+
+
+def _connect(timeout: float, dialect: Any, _: Any, arguments: Any, options: Any) -> Any:
+    """Connect to the server. If all its connections are taken, wait for one, for at most `timeout` seconds."""
+    end, pause = time.monotonic() + timeout, 0.02
+    while True:
+        try:
+            return dialect.connect(*arguments, **options)
+        except dialect.dbapi.OperationalError as error:
+            if not any(words in str(error) for words in _NO_CONNECTION_LEFT) or time.monotonic() > end:
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, 1.0)
