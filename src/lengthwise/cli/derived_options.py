@@ -78,6 +78,11 @@ def with_executor(*names: str) -> Callable[[Command], Command]:
 
 def executor_of(on: str, names: Sequence[str], options: Mapping[str, Any]) -> ExecutorConfig:
     """Return the settings of the executor `on`, one of `names`. Raise `ConfigError` for an option of another one."""
+    on, colon, address = on.partition(":")
+    if colon and on == "ray":
+        options = {**options, "address": address}
+    elif colon:
+        raise ConfigError(f"--on {on} has no address, got {on}:{address[:40]}; only ray:ADDRESS does")
     if on not in names:
         raise ConfigError(f"--on must be the name of an executor, and there is no {unlisted(on, names)}")
     config = EXECUTOR_CONFIGS[on]

@@ -17,7 +17,7 @@ from lengthwise.config.choices import (
     shown_settings,
 )
 from lengthwise.config.evaluation import EvaluationConfig
-from lengthwise.config.executors import EXECUTOR_CONFIGS, ExecutorConfig, Inline, Local, Slurm
+from lengthwise.config.executors import EXECUTOR_CONFIGS, ExecutorConfig, Inline, Local, Ray, Slurm
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.run import Run
 from lengthwise.config.training import Curriculum, TrainingConfig
@@ -34,6 +34,7 @@ __all__ = [
     "Inline",
     "Local",
     "ModelConfig",
+    "Ray",
     "Registry",
     "Run",
     "Slurm",

@@ -55,7 +55,7 @@ class Slurm(ExecutorConfig):
     time: str = "1h"
     """Time limit of a job, such as 30m, 4h or 2d. A job that reaches it saves its progress and is queued again."""
     gpus: float = 0
-    """GPUs for each run."""
+    """GPUs for each run. On Ray, it may be a fraction."""
     memory: str | None = None
     """Memory of each job, such as 16G. [default: that of the cluster]"""
     sbatch: tuple[str, ...] = ()
@@ -95,6 +95,25 @@ class Slurm(ExecutorConfig):
         return options
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ray(ExecutorConfig):
+    """Tasks of a Ray cluster, one for each run; ray:ADDRESS names a cluster."""
+
+    name = "ray"
+    address: str | None = None
+    cpus: float | None = None
+    """CPUs that Ray reserves for each run. [default: --threads]"""
+    gpus: float = 0
+    """GPUs for each run. On Ray, it may be a fraction."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cpus is not None and not 0 < self.cpus <= 4096:
+            raise ConfigError(f"cpus must be above 0 and at most 4096, got {self.cpus:g}")
+        if not 0 <= self.gpus <= 64 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+            raise ConfigError(f"gpus must be from 0 to 64, and a whole number above 1, got {self.gpus:g}")
+
+
 RESERVED = {
     "array": "use slots",
     "time": "use time",
@@ -114,4 +133,4 @@ RESERVED = {
     "no-requeue": "jobs are always queued again",
 }
 
-EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {config.name: config for config in (Local, Inline, Slurm)}
+EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {config.name: config for config in (Local, Inline, Slurm, Ray)}

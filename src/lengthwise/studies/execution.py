@@ -311,7 +311,7 @@ class _Execution:
         if not now and start < self.next_count:
             return
         try:
-            counts = self.store.progress(self.study.name)
+            counts = self.executor.counts()
         except StoreGone as error:
             self.error = str(error)
             return

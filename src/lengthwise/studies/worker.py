@@ -138,10 +138,8 @@ class Worker:
 
     def step(self) -> bool:
         """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
-        row = self.store.claim(self.spec.study, self.name)
-        if row is not None:
+        if self.take_one():
             self.pause = FIRST_PAUSE
-            self.process(row)
             return True
         if not self.store.is_unfinished(self.spec.study):
             return False
@@ -151,6 +149,13 @@ class Worker:
         self.parent.stop_requested.wait(self.pause * random.uniform(0.5, 1.5))
         self.pause = min(1.5 * self.pause, LONGEST_PAUSE)
         return True
+
+    def take_one(self) -> bool:
+        """Finish a run that can be claimed. Return False if there is none now."""
+        row = self.store.claim(self.spec.study, self.name)
+        if row is not None:
+            self.process(row)
+        return row is not None
 
     def process(self, row: RunRow) -> None:
         """Finish the run, release it, or mark it as failed."""
@@ -319,8 +324,9 @@ class Worker:
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
 
 
-def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None) -> None:
-    """Work in this process until all runs are finished, or until the parent asks to stop. `ready` gets the worker's name."""
+@contextmanager
+def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
+    """Yield a worker for this process, whose store is open."""
     use_process(spec.compute.threads)
     warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
     load_plugins(spec.plugins)
@@ -334,7 +340,12 @@ def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name:
     runs: dict[str, Run] = pickle.loads(spec.runs)
     require_same_keys(runs)
     with open_store(spec.store, create=False) as store:
-        worker = Worker(spec, parent, store, runs)
+        yield Worker(spec, parent, store, runs)
+
+
+def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None) -> None:
+    """Work in this process until all runs are finished, or until the parent asks to stop. `ready` gets the worker's name."""
+    with worker_here(spec, parent) as worker:
         ready(worker.name)
         while not parent.stop_requested.is_set() and worker.step():
             pass

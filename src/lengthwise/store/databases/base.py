@@ -62,7 +62,7 @@ class Database(ABC):
     def require_unchanged(self) -> None:
         """Raise `StoreGone` if the database was deleted or replaced since it was opened."""
 
-    def disconnect(self) -> None:
+    def disconnect(self) -> None:  # noqa: B027  most databases have no server
         """Close the connections to a server that are not in use. The next transaction opens one again."""
 
     def close(self) -> None:

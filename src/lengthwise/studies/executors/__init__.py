@@ -3,12 +3,14 @@
 from lengthwise.studies.executors.base import Executor, WorkerError
 from lengthwise.studies.executors.inline import InlineExecutor
 from lengthwise.studies.executors.local import LocalExecutor
+from lengthwise.studies.executors.ray import RayExecutor
 from lengthwise.studies.executors.slurm import SlurmExecutor
 
 EXECUTORS: dict[str, type[Executor]] = {
     "local": LocalExecutor,
     "inline": InlineExecutor,
     "slurm": SlurmExecutor,
+    "ray": RayExecutor,
 }
 
 __all__ = ["EXECUTORS", "Executor", "WorkerError"]

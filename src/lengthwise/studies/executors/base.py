@@ -63,6 +63,10 @@ class Executor(ABC):
     def idle(self) -> bool:
         """Whether workers are ready, but none of them has a run."""
 
+    def counts(self) -> dict[str, int]:
+        """Return the current numbers of the study's runs by status."""
+        return self.store.progress(self.spec.study)
+
     @abstractmethod
     def stop(self) -> None:
         """Ask all workers to save a checkpoint, to release their runs and to end. It may be called again, and while polling."""

@@ -15,18 +15,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
-
 from lengthwise.config import ConfigError, ExecutorConfig, Slurm
-from lengthwise.store import Store, StoreError, results_id
+from lengthwise.store import Store, results_id
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note
-from lengthwise.studies.executors.base import Executor, WorkerError
-from lengthwise.studies.executors.watching import Watcher
+from lengthwise.studies.executors.base import WorkerError
+from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
 from lengthwise.studies.worker import Flag, Spec, work
 from lengthwise.values import unlisted
 
@@ -37,16 +35,12 @@ MAX_REQUEUES = 100_000
 MAX_FRUITLESS = 2  # submissions in a row after which no run has ended and none has advanced
 
 
-class SlurmExecutor(Executor):
+class SlurmExecutor(RemoteExecutor):
     stop_seconds = 120.0
-    remote = True
 
     def __init__(self, config: Slurm, spec: Spec, store: Store, emit: Callable[[Event], None]):
         super().__init__(config, spec, store, emit)
-        identifier = results_id(Path(spec.results), create=True)
-        self.spec = replace(spec, results_id=identifier)
-        self.watcher = Watcher(store, spec.study, emit)
-        self.name = job_name(spec.study, identifier or "")
+        self.name = job_name(spec.study, self.spec.results_id or "")
         self.folder = Path(spec.results) / "slurm" / self.name
         self.jobs: dict[str, str] = {}  # states of the jobs in the queue
         self.next_question = 0.0
@@ -64,14 +58,7 @@ class SlurmExecutor(Executor):
                     "--on local"
                 )
         require_submitit()
-        if store is not None and (make_url(store).password or "password" in make_url(store).query):
-            raise ConfigError(
-                "the address of the database must not contain a password, because Slurm keeps the files of jobs; write it into "
-                "~/.pgpass"
-            )
-        if bool(config.gpus) != (compute.device != "cpu"):
-            fix = "add --device cuda" if config.gpus else "add --gpus 1"
-            raise ConfigError(f"gpus is {config.gpus:g} but device is {compute.device}; {fix}")
+        require_consistent(config.gpus, compute, store)
         if config.partition is not None:
             partitions = sorted({line.rstrip("*") for line in _output(["sinfo", "--noheader", "--format=%R"]).split()})
             for name in config.partition.split(","):
@@ -124,9 +111,9 @@ class SlurmExecutor(Executor):
             return
         self.next_question = time.monotonic() + (1.0 if self.stopping.is_set() else QUEUE_SECONDS)
         self.empty = 0 if self.jobs else self.empty + 1  # a job that is queued again is absent for a moment
-        if self.empty < 2 or self.stopping.is_set() or not self._is_unfinished():
-            return
         self.watcher.look(now=True)
+        if self.empty < 2 or self.stopping.is_set() or not self.watcher.unfinished:
+            return
         progress = (self.watcher.ended, sum(row.step for row in self.store.activity(self.spec.study)))
         self.fruitless = 0 if progress != self.progress else self.fruitless + 1
         self.progress = progress
@@ -134,14 +121,7 @@ class SlurmExecutor(Executor):
             raise WorkerError(
                 f"the jobs of Slurm ended before the study was finished; their logs are in {self.folder}{self._last_words()}"
             )
-        counts = self.store.progress(self.spec.study)
-        self._submit(self.workers(counts["pending"] + counts["running"]))
-
-    def _is_unfinished(self) -> bool:
-        try:
-            return self.store.is_unfinished(self.spec.study)
-        except StoreError:  # it does not answer now
-            return True
+        self._submit(self.workers(self.watcher.unfinished))
 
     def _last_words(self) -> str:
         """Return the last line of the newest log, as a part of a sentence."""
@@ -159,11 +139,7 @@ class SlurmExecutor(Executor):
     def active(self) -> bool:
         if self.stopping.is_set():
             return any(state != "COMPLETING" for state in self.jobs.values())
-        return self._is_unfinished()
-
-    @property
-    def idle(self) -> bool:
-        return False  # jobs of other commands are followed like our own
+        return super().active
 
     def stop(self) -> None:
         """Cancel the jobs that wait, and ask the others to end with SIGINT, after which they are not queued again."""
@@ -176,9 +152,6 @@ class SlurmExecutor(Executor):
 
     def kill(self) -> None:
         _output(["scancel", f"--user={os.getuid()}", f"--name={self.name}"], check=False)
-
-    def close(self) -> None:
-        self.watcher.look(now=True)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,20 @@
-"""What workers on other machines do, as the store shows it."""
+"""Executors whose workers are on other machines, so that only the store shows what they do."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from lengthwise.store import Activity, Store, StoreError, StoreGone
+from sqlalchemy import make_url
+
+from lengthwise.config import ConfigError
+from lengthwise.store import STATUSES, Activity, Store, StoreError, StoreGone, results_id
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Released, Started
+from lengthwise.studies.executors.base import Executor
+from lengthwise.studies.worker import Spec
 
 PAUSE_SECONDS = 2.0  # between two looks, or 20 times as long as a look takes
 
@@ -16,8 +25,10 @@ class Watcher:
     def __init__(self, store: Store, study: str, emit: Callable[[Event], None]):
         self.store, self.study, self.emit = store, study, emit
         self.running: dict[str, Activity] = {}
-        self.statuses: dict[str, str] = {}  # at the last look
+        self.last: dict[str, Activity] = {}  # all runs, at the last look
         self.begun: dict[str, tuple[float, int]] = {}  # when a run was first seen with its worker, and at which step
+        self.unfinished = 1  # runs that were neither done nor failed at the last look
+        self.counts: dict[str, int] = {}  # runs by status at the last look, after its events
         self.ended = 0  # runs that were done or failed since the beginning
         self.next_look = 0.0
 
@@ -28,13 +39,21 @@ class Watcher:
             return
         try:
             rows = self.store.activity(self.study)
+            self.unfinished = sum(row.status in ("pending", "running") for row in rows)
             for row in rows:
-                before = self.running.get(row.key)
-                if before is None and row.status in ("done", "failed") and self.statuses.get(row.key) == "pending":
+                before, last = self.running.get(row.key), self.last.get(row.key)
+                if (
+                    before is None
+                    and row.status in ("done", "failed")
+                    and last is not None
+                    and last.status == "pending"
+                ):
                     self._start(row)  # it started and ended since the last look
                     self._end(row)
                 self._compare(before, row)
-                self.statuses[row.key] = row.status
+            self.last = {row.key: row for row in rows}
+            found = Counter(row.status for row in rows)
+            self.counts = {status: found[status] for status in STATUSES}
         except StoreGone:
             raise
         except StoreError:  # it does not answer now; look again later
@@ -75,7 +94,8 @@ class Watcher:
         self.running[row.key] = row
         self.begun[row.key] = time.monotonic(), row.step
         where = (row.worker or "").partition(":")[0]
-        self.emit(Started(key=row.key, what="train" if row.finished is None else "evaluate", where=where))
+        last = self.last.get(row.key, row)
+        self.emit(Started(key=row.key, what="train" if last.finished is None else "evaluate", where=where))
 
     def _end(self, row: Activity) -> None:
         """Emit how a run ended that a worker had."""
@@ -84,7 +104,7 @@ class Watcher:
         self.ended += row.status in ("done", "failed")
         if row.status == "done":
             scores = self.store.scores([row.key])
-            means = tuple((score.length, score.mean) for score in scores if not _shift(score.asked))
+            means = tuple((score.length, score.mean) for score in scores if "shift" not in score.asked)
             self.emit(Done(key=row.key, scores=means, shift_scores=len(scores) - len(means), seconds=seconds))
         elif row.status == "failed":
             self.emit(Failed(key=row.key, error=row.error or "unknown"))
@@ -92,5 +112,38 @@ class Watcher:
             self.emit(Released(key=row.key, reason="its worker has released it"))
 
 
-def _shift(asked: Mapping[str, Any]) -> Any:
-    return asked.get("shift")
+class RemoteExecutor(Executor):
+    """An executor whose workers write to the store and tell this process nothing. They have to find the same results folder."""
+
+    remote = True
+
+    def __init__(self, config: Any, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        identifier = results_id(Path(spec.results), create=True)
+        super().__init__(config, replace(spec, results_id=identifier), store, emit)
+        self.watcher = Watcher(store, spec.study, emit)
+
+    def counts(self) -> dict[str, int]:
+        return self.watcher.counts or super().counts()
+
+    @property
+    def active(self) -> bool:
+        return self.watcher.unfinished > 0
+
+    @property
+    def idle(self) -> bool:
+        return False  # the workers of other calls are watched like our own
+
+    def close(self) -> None:
+        self.watcher.look(now=True)
+
+
+def require_consistent(gpus: float, compute: Compute, store: str | None) -> None:
+    """Raise `ConfigError` for a GPU that is not used or not reserved, and for a password that would be written to a disk."""
+    if bool(gpus) != (compute.device != "cpu"):
+        fix = "add --device cuda" if gpus else "add --gpus 1"
+        raise ConfigError(f"gpus is {gpus:g} but device is {compute.device}; {fix}")
+    if store is not None and (make_url(store).password or "password" in make_url(store).query):
+        raise ConfigError(
+            "the address of the database must not contain a password, because the cluster may write it to a disk; write it into "
+            "~/.pgpass on each machine"
+        )

@@ -1,0 +1,154 @@
+"""Tasks of a Ray cluster, one for each run that is not finished. Ray starts them where their resources are free.
+
+A task claims whichever run is next. If a node is lost, Ray executes its tasks again elsewhere, and its runs can be claimed after
+a minute without a sign of life.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from lengthwise.config import ConfigError, ExecutorConfig, Ray
+from lengthwise.store import Store
+from lengthwise.studies.compute import Compute
+from lengthwise.studies.events import Event, Note
+from lengthwise.studies.executors.base import WorkerError
+from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
+from lengthwise.studies.worker import Flag, Spec, Worker, error_line, worker_here
+
+PAUSE_SECONDS = 5.0  # until a task is submitted again after one that found no run to claim
+
+
+class RayExecutor(RemoteExecutor):
+    stop_seconds = 60.0
+
+    def __init__(self, config: Ray, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        super().__init__(config, spec, store, emit)
+        self.tasks: list[Any] = []  # of Ray, which have not ended
+        self.next_submission = 0.0
+        self.started_ray = False
+
+    @classmethod
+    def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
+        assert isinstance(config, Ray)
+        try:
+            import ray  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ConfigError("--on ray needs the package ray; install it: pip install 'lengthwise[ray]'") from error
+        require_consistent(config.gpus, compute, store)
+
+    def workers(self, unfinished: int) -> int:
+        return unfinished
+
+    def start(self, workers: int) -> None:
+        import ray
+
+        if not workers:
+            self.watcher.unfinished = 0
+            return
+        if not ray.is_initialized():
+            try:
+                ray.init(address=self.config.address, logging_level=logging.ERROR, log_to_driver=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                address = self.config.address or "started here"
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise WorkerError(f"the Ray cluster {address} cannot be used: {reason}") from error
+            self.started_ray = True
+        self.task = ray.remote(take_one).options(
+            num_cpus=self.config.cpus or self.spec.compute.threads,
+            num_gpus=self.config.gpus,
+            max_retries=-1,
+            name=f"lengthwise: {self.spec.study}",
+        )
+        self.shared_spec = ray.put(self.spec)
+        self._submit(workers)
+        total = ray.cluster_resources()
+        size = f"{len([node for node in ray.nodes() if node['Alive']])} nodes, {total.get('CPU', 0):g} CPUs"
+        self.emit(Note(text=f"{workers} tasks submitted to Ray ({size}, {total.get('GPU', 0):g} GPUs)"))
+
+    def _submit(self, number: int) -> None:
+        self.tasks += [self.task.remote(self.shared_spec) for _ in range(number)]
+
+    def poll(self, seconds: float) -> None:
+        import ray
+
+        self.watcher.look()
+        try:
+            ended, self.tasks = (
+                ray.wait(self.tasks, num_returns=len(self.tasks), timeout=seconds) if self.tasks else ([], [])
+            )
+            found = [ray.get(task) for task in ended]
+        except ray.exceptions.TaskCancelledError:
+            return
+        except ray.exceptions.RayTaskError as error:
+            raise WorkerError(error_line(error.cause)) from error
+        except ray.exceptions.RayError as error:
+            raise WorkerError(f"Ray failed: {(str(error).strip().splitlines() or [''])[0]}") from error
+        if not ended:
+            time.sleep(0 if self.tasks else seconds)
+        if not all(found):
+            self.next_submission = time.monotonic() + PAUSE_SECONDS
+        if not self.stopping.is_set() and time.monotonic() >= self.next_submission:
+            self._submit(self.watcher.unfinished - len(self.tasks))
+
+    @property
+    def active(self) -> bool:
+        return bool(self.tasks) if self.stopping.is_set() else super().active
+
+    def stop(self) -> None:
+        """Cancel the tasks that wait, and let the others save a checkpoint."""
+        import ray
+
+        self.stopping.set()
+        for task in self.tasks:
+            ray.cancel(task)
+
+    def kill(self) -> None:
+        import ray
+
+        for task in self.tasks:
+            ray.cancel(task, force=True)
+
+    def close(self) -> None:
+        super().close()
+        if self.started_ray:
+            import ray
+
+            ray.shutdown()
+
+
+# ---- in the processes of Ray ---
+
+
+class _Parent:
+    """The parent of the worker in a process of Ray, which executes many tasks. Ray's cancellation asks it to stop."""
+
+    def __init__(self) -> None:
+        self.stop_requested = Flag()
+
+    def send(self, event: Event) -> None:
+        """Do nothing: the store shows what happens."""
+
+
+_kept: list[tuple[Spec, Worker, _Parent, ExitStack]] = []  # at most one, for the next task
+
+
+def take_one(spec: Spec) -> bool:
+    """Finish a run of the study. Return False if none can be claimed now."""
+    if not _kept or _kept[0][0] != spec:
+        for *_, stack in _kept:
+            stack.close()
+        _kept.clear()
+        stack, parent = ExitStack(), _Parent()
+        _kept.append((spec, stack.enter_context(worker_here(spec, parent)), parent, stack))
+    _, worker, parent, _ = _kept[0]
+    parent.stop_requested = Flag()
+    old = signal.signal(signal.SIGINT, lambda *_: parent.stop_requested.set())  # ray.cancel interrupts the main thread
+    try:
+        return worker.take_one()
+    finally:
+        signal.signal(signal.SIGINT, old)
+        worker.store.disconnect()
