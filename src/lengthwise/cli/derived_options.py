@@ -77,21 +77,25 @@ def with_executor(*names: str) -> Callable[[Command], Command]:
 
 
 def executor_of(on: str, names: Sequence[str], options: Mapping[str, Any]) -> ExecutorConfig:
-    """Return the settings of the executor `on`, one of `names`. Raise `ConfigError` for an option of another one."""
-    on, colon, address = on.partition(":")
-    if colon and on == "ray":
-        options = {**options, "address": address}
-    elif colon:
-        raise ConfigError(f"--on {on} has no address, got {on}:{address[:40]}; only ray:ADDRESS does")
-    if on not in names:
-        raise ConfigError(f"--on must be the name of an executor, and there is no {unlisted(on, names)}")
-    config = EXECUTOR_CONFIGS[on]
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    for name in given:
-        if name not in field_texts(config):
-            owners = [other for other, settings in EXECUTOR_CONFIGS.items() if name in field_texts(settings)]
-            raise ConfigError(f"--{name} applies only to --on {' or '.join(owners)}, not to --on {on}; omit it")
-    return config(**given)
+    """Return the settings of the executor `on`, one of `names`. Raise `ConfigError` for an option of another one.
+
+    `on` may be NAME:ADDRESS for an executor with an address, whose setting `address` is not an option of its own.
+    """
+    name, colon, address = on.partition(":")
+    if name not in names:
+        raise ConfigError(f"--on must be the name of an executor, and there is no {unlisted(name, names)}")
+    config = EXECUTOR_CONFIGS[name]
+    members = {field.name for field in dataclasses.fields(config)}
+    if colon and "address" not in members:
+        raise ConfigError(f"--on {name} must have no address, got {on[:60]!r}; write --on {name}")
+    if colon and not address:
+        raise ConfigError(f"--on {on} has an empty address; write --on {name}:HOST:PORT, or --on {name}")
+    given = {option: value for option, value in options.items() if value not in (None, ())}
+    for option in given:
+        if option not in members:
+            owners = [other for other in names if option in field_texts(EXECUTOR_CONFIGS[other])]
+            raise ConfigError(f"--{option} applies only to --on {' or '.join(owners)}, not to --on {name}; omit it")
+    return config(**given, **({"address": address} if colon else {}))
 
 
 def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
