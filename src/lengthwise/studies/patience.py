@@ -3,8 +3,7 @@
 import random
 import time
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lengthwise.store import Store, StoreUnreachable
 from lengthwise.studies.events import Note
@@ -12,6 +11,7 @@ from lengthwise.studies.events import Note
 if TYPE_CHECKING:
     from lengthwise.studies.worker import Parent
 
+R = TypeVar("R")
 PATIENCE_SECONDS = 3600.0
 LONGEST_PAUSE = 30.0  # seconds between two attempts
 
@@ -32,22 +32,22 @@ class _Patient:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)
-        return self._repeated(value) if callable(value) and name != "close" else value
+        if not callable(value) or name == "close":
+            return value
+        return lambda *arguments, **options: patiently(self._parent, value, *arguments, **options)
 
-    def _repeated(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        def repeat(*arguments: Any, **options: Any) -> Any:
-            end, pause = time.monotonic() + PATIENCE_SECONDS, 1.0
-            while True:
-                try:
-                    return call(*arguments, **options)
-                except StoreUnreachable as error:
-                    if time.monotonic() > end or self._parent.stop_requested.is_set():
-                        raise
-                    if pause == 1.0:
-                        problem = str(error).partition(";")[0]
-                        self._parent.send(Note(text=f"{problem}; the worker waits for it and then continues"))
-                    self._parent.stop_requested.wait(pause * random.uniform(0.5, 1.5))
-                    pause = min(2 * pause, LONGEST_PAUSE)
 
-        return repeat
+def patiently(parent: "Parent", call: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    """Return what the call returns, once the server answers; see `patient`."""
+    end, pause = time.monotonic() + PATIENCE_SECONDS, 1.0
+    while True:
+        try:
+            return call(*arguments, **options)
+        except StoreUnreachable as error:
+            if time.monotonic() > end or parent.stop_requested.is_set():
+                raise
+            if pause == 1.0:
+                problem = str(error).partition(";")[0]
+                parent.send(Note(text=f"{problem}; the worker waits for it and then continues"))
+            parent.stop_requested.wait(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, LONGEST_PAUSE)

@@ -37,7 +37,7 @@ from lengthwise.store import (
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load_module
-from lengthwise.studies.patience import patient
+from lengthwise.studies.patience import patient, patiently
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
@@ -339,7 +339,7 @@ def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
         )
     runs: dict[str, Run] = pickle.loads(spec.runs)
     require_same_keys(runs)
-    with open_store(spec.store, create=False) as store:
+    with patiently(parent, open_store, spec.store, create=False) as store:
         yield Worker(spec, parent, store, runs)
 
 
