@@ -20,7 +20,8 @@ StudyFile = Callable[..., Path]
 
 
 @needs_own_postgres
-@pytest.mark.parametrize("executor", [Inline(), pytest.param(Local(workers=2), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", [Inline(), Local(workers=2)])
 def test_a_study_waits_for_its_server(study_file: StudyFile, tmp_path: Path, executor: Any) -> None:
     study = load(study_file(seeds=2))
     execute(study, tmp_path / "here", executor=Inline())
