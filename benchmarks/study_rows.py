@@ -8,9 +8,11 @@ reciprocal ranks. A study that is not finished is refused, because its rows woul
 """
 
 import argparse
+import json
 import math
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from record import save, without_folders
@@ -98,6 +100,15 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
     }
 
 
+def without_paths(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows without the folders of this machine's paths, which are settings of tests on another text."""
+    asked = (score["asked"].get("shift", {}).get("path", "") for score in rows["scores"])
+    text = json.dumps(rows)
+    for path in {path for path in asked if Path(path).is_absolute()}:
+        text = text.replace(json.dumps(path)[1:-1], without_folders(path))
+    return dict(json.loads(text))
+
+
 def number(value: float) -> float | None:
     """A number that JSON has; None for one that is not finite."""
     return value if math.isfinite(value) else None
@@ -111,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     try:
         with open_store(asked.results, create=False) as store:
-            rows = rows_of(store, asked.study)
+            rows = without_paths(rows_of(store, asked.study))
     except ValueError as error:
         parser.exit(2, f"study_rows: {error}\n")
     save(asked.name, rows)
