@@ -39,6 +39,8 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "step": 5,
         "steps": 5,
         "claims": 1,
+        "failures": 0,
+        "deaths": 0,
         "error": None,
         "facts": {},
         "created": 0.0,

@@ -71,6 +71,8 @@ def run_row(**changes: Any) -> RunRow:
         "step": 600,
         "steps": 600,
         "claims": 1,
+        "failures": 0,
+        "deaths": 0,
         "error": None,
         "facts": {},
         "created": 1.7e9,

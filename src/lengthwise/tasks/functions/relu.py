@@ -25,6 +25,7 @@ class ReLUNetwork(Regression):
     """
 
     largest: ClassVar = {"width": MAX_WIDTH}
+    version: ClassVar[int] = 2
 
     width: int = 100
 
@@ -34,5 +35,6 @@ class ReLUNetwork(Regression):
         return w, torch.randn(count, self.width, generator=generator)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
-        w, a = functions
-        return math.sqrt(2 / a.shape[1]) * ((xs @ w.mT).relu() @ a[..., None])[..., 0]
+        w, a = (part.double() for part in functions)  # in float32, processors differ in the last digits of these sums
+        sums = (xs.double() @ w.mT).relu() @ a[..., None]
+        return (math.sqrt(2 / a.shape[1]) * sums[..., 0]).to(xs.dtype)
