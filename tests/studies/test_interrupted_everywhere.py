@@ -83,7 +83,7 @@ def test_a_study_that_is_interrupted_ten_times(
             drivers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, text=True))
 
     def look(read: Callable[[Store], Any]) -> Any:
-        with suppress(ValueError), open_results(results, create=False, store=server.url) as store:
+        with suppress(ValueError, IndexError), open_results(results, create=False, store=server.url) as store:
             return read(store)
         return None
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.findings import (
@@ -327,6 +328,9 @@ def differences(
 ) -> list[str]:
     """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
 
+    A setting is left out if another one that differs determines it, as the training length may determine the batch size. Of paths
+    only the last part is returned if these parts differ.
+
     The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` (see
     `last_use`) is marked as the last used one, the others as earlier.
     """
@@ -337,12 +341,36 @@ def differences(
     for places in twins.values():
         if len(places) > 1:
             known = dict.fromkeys(key for place in places for key in settings[place])
-            odd = [key for key in known if len({canonical(settings[place].get(key)) for place in places}) > 1]
+            values = {key: [canonical(settings[place].get(key)) for place in places] for key in known}
+            odd = _independent({key: column for key, column in values.items() if len(set(column)) > 1})
             latest = settings[max(places, key=lambda place: times[place])]
             for place in places:
                 own = settings[place]
-                found[place] = ", ".join(_setting(key, own[key], latest.get(key)) for key in odd if key in own)
+                shown = {key: _last_part(key, own[key], values[key]) for key in odd if key in own}
+                found[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
     return found
+
+
+TELLING = ("train_length", "path")  # settings that say more than those that they determine
+
+
+def _independent(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the names of the columns without those that another one determines, in their order."""
+    kept: list[str] = []
+    telling = [key for name in TELLING for key in columns if key.rpartition(".")[2] == name]
+    for key in dict.fromkeys([*telling, *columns]):
+        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in kept)
+        if key.endswith(".code") or all(len(found) > len({one for one, _ in found}) for found in pairs):
+            kept.append(key)
+    return [key for key in columns if key in kept]
+
+
+def _last_part(key: str, value: Any, column: Sequence[str]) -> Any:
+    """Return the last part of a path, if the paths of the column differ in it, and any other setting as it is."""
+    if key.rpartition(".")[2] != "path" or not isinstance(value, str):
+        return value
+    paths = {path for path in map(json.loads, column) if isinstance(path, str)}
+    return PurePath(value).name if len({PurePath(path).name for path in paths}) == len(paths) else value
 
 
 def _setting(key: str, value: Any, latest: Any) -> str:
