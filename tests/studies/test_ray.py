@@ -94,20 +94,20 @@ def test_a_node_is_lost(cluster: Any, study_file: StudyFile, tmp_path: Path) -> 
 
 
 def test_the_driver_is_killed_or_interrupted(cluster: Any, study_file: StudyFile, tmp_path: Path) -> None:
-    file, results = study_file(encodings='["nope"]', steps=6000), tmp_path / "results"
+    file, results = study_file(encodings='["nope"]', steps=20_000), tmp_path / "results"
     execute(load(file), tmp_path / "here", executor=Inline())
     driver = start(file, results, cluster)
     wait_for(lambda: steps(results))
     driver.kill()
     driver.wait()
     driver = start(file, results, cluster)
-    wait_for(lambda: any(step > 500 for step in steps(results)))
+    wait_for(lambda: list(results.glob("runs/*/checkpoint-*")))
     driver.send_signal(signal.SIGINT)
     error = driver.communicate(timeout=100)[1]
     assert driver.returncode == 130 and "all progress is saved; run the same command again to continue" in error
     with open_store(results, create=False) as store:
         (run,) = store.runs("tiny")
-    assert (run.status, run.worker) == ("pending", None) and run.step > 500
+    assert (run.status, run.worker) == ("pending", None) and run.step > 0
     assert list((results / "runs" / run.key).glob("checkpoint-*"))
     driver = start(file, results, cluster)
     error = driver.communicate(timeout=200)[1]
