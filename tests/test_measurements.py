@@ -27,7 +27,12 @@ NOT_MEASURED = {
         "false claim is at most 5 %",
         "has to change by at least 5 %",
     ),
-    "several-machines.md": ("limit of 100 connections", "needs at least 2 minutes", "ends 90 seconds", "after a minute"),
+    "several-machines.md": (
+        "limit of 100 connections",
+        "needs at least 2 minutes",
+        "ends 90 seconds",
+        "after a minute",
+    ),
     "downstream.md": ("need at most 2 GiB",),
     "probes.md": ("0.3 nats over all keys",),
 }

@@ -54,7 +54,7 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
 def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
     """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything else."""
     counts: set[int] = set()
-    expected = f"write whole numbers, each at least {minimum}: 5-20 or 5,10,20"
+    expected = f"write whole numbers from {minimum} to 999,999,999, at most {MAX_RANGE:,} in a range: 5-20 or 5,10,20"
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)

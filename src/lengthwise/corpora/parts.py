@@ -76,7 +76,13 @@ class Job:
         return Counter(self._facts(key)["left_out"])
 
     def _facts(self, key: str) -> dict[str, Any]:
-        return json.loads((self.folder / f"{key}.json").read_bytes())
+        file = self.folder / f"{key}.json"
+        try:
+            return json.loads(file.read_bytes())
+        except ValueError as error:
+            raise ConfigError(
+                f"{file} is damaged; delete {self.folder.parent} and run the same command again, which begins anew"
+            ) from error
 
 
 def valid_records(source: Source, part: Part, *, any_bytes: bool, leave_out_invalid: bool) -> Iterator[Record]:

@@ -103,6 +103,8 @@ class Preparation:
             raise ConfigError(f"cannot write {error.filename or work}: {error.strerror or error}") from error
 
     def _require_free(self, output: Path) -> None:
+        if output.is_symlink():
+            raise ConfigError(f"--output {output} must not be a link; name the folder itself")
         if output.exists() and not output.is_dir():
             raise ConfigError(f"--output {output} is a file; name a folder that does not exist yet")
         if output.is_dir() and any(output.iterdir()) and not (output / NAME).exists():
@@ -171,17 +173,40 @@ class Preparation:
 
     def _training_text(self, parts: Sequence[Part]) -> Iterator[bytes]:
         """Yield documents of the training split, from parts that are evenly spaced, up to `TRAINING_BYTES`."""
+        is_held_out = self._held_out(parts)
         step = -(-len(parts) // TRAINING_PARTS)
         sample = parts[::step]
         limit = TRAINING_BYTES // len(sample)
         for part in sample:
             size = 0
             for record in valid_records(self.source, part, any_bytes=False, leave_out_invalid=self.skip_invalid):
-                if isinstance(record, Document) and origin_hash(record) >= self.validation * 2**64:
+                if isinstance(record, Document) and not is_held_out(origin_hash(record)):
                     size += len(record.data)
                     yield record.data
                 if size >= limit:
                     break
+
+    def _held_out(self, parts: Sequence[Part]) -> Callable[[int], bool]:
+        """Return the rule of `planning` that decides from the hash of an origin whether its documents are held out.
+
+        A small source may have no document on one side of the limit; then the document next to the limit changes its side.
+        """
+        limit = min(int(self.validation * 2**64), 2**64 - 1)
+        lowest, highest, seen = 2**64, -1, set[bytes]()
+        for part in parts:
+            for record in valid_records(self.source, part, any_bytes=False, leave_out_invalid=self.skip_invalid):
+                if not isinstance(record, Document) or not record.data:
+                    continue
+                digest = hashlib.blake2b(record.data, digest_size=16).digest()
+                if digest not in seen:  # of equal documents only the first one is used
+                    seen.add(digest)
+                    origin = int(origin_hash(record))
+                    lowest, highest = min(lowest, origin), max(highest, origin)
+                if lowest < limit <= highest:
+                    return lambda origin: origin < limit
+        if lowest >= limit:
+            return lambda origin: origin == lowest
+        return lambda origin: origin != highest
 
     @contextmanager
     def _pool(self, job: Job, count: int) -> Iterator[Any]:

@@ -99,7 +99,7 @@ def find_file(path: str, folders: Sequence[str], name: str) -> Location:
 
 
 def _member(path: Path, candidates: Sequence[str]) -> Location:
-    with _archive(path) as archive:
+    with opened_archive(path) as archive:
         members = archive.namelist()
     for candidate in candidates:
         if candidate in members:
@@ -109,7 +109,8 @@ def _member(path: Path, candidates: Sequence[str]) -> Location:
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive. Raise `ConfigError` for a damaged one, here and while its files are read."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -123,7 +124,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 def unpack(location: Location) -> bytes:
     """Return the content of a file in an archive."""
-    with _archive(location.path) as archive, archive.open(location.member) as file:
+    with opened_archive(location.path) as archive, archive.open(location.member) as file:
         content = file.read(MAX_UNPACKED + 1)
     if len(content) > MAX_UNPACKED:
         raise ConfigError(

@@ -9,7 +9,7 @@ from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import decodable
 from lengthwise.evaluation.untrained import baselines_of
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import PrefixTask, Task
+from lengthwise.tasks.base import PrefixTask, Task, same_tokenizer
 from lengthwise.training.setup import original_train_length
 
 Shift = Mapping[str, Any]
@@ -88,6 +88,11 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
         for name in ("input_width", "vocab_size", "output_size"):
             if (other := getattr(test_task, name)) != (own := getattr(task, name)):
                 raise ConfigError(f"a shift must keep the {name} {own} of the trained model, got {other}")
+        if not same_tokenizer(test_task, task):
+            raise ConfigError(
+                f"the shifted task {test_task.__class__.__name__} has another tokenizer than the trained task, so the same token "
+                "IDs mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+            )
 
 
 def encodings_of(run: Run, task: Task) -> list[Any]:

@@ -347,6 +347,8 @@ def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
             raise ConfigError(f"seeds must be at least 1, or a list of seeds, got {seeds}")
+        if seeds > MAX_RUNS:
+            raise ConfigError(f"seeds must be at most {MAX_RUNS:,}, got {seeds}")
         return range(seeds)
     return _list("seeds", seeds)
 

@@ -108,6 +108,7 @@ class Task(ABC):
 
     vocab_size: int | None
     output_size: int
+    tokenizer_sha256: str = ""  # of the tokenizer that gives token IDs their meaning, if it was trained
     input_width: int | None = None
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
 
@@ -315,3 +316,8 @@ def generator(*parts: int | str) -> torch.Generator:
     seeded = torch.Generator()
     seeded.manual_seed(int.from_bytes(digest[:4], "big"))
     return seeded
+
+
+def same_tokenizer(one: Task, other: Task) -> bool:
+    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them their meaning."""
+    return not (one.tokenizer_sha256 and other.tokenizer_sha256) or one.tokenizer_sha256 == other.tokenizer_sha256

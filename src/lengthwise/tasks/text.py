@@ -13,7 +13,7 @@ from lengthwise.config import ConfigError, settings_of
 from lengthwise.corpora import in_memory
 from lengthwise.metrics import CROSS_ENTROPY
 from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, nats
-from lengthwise.tasks.text_data import Documents, identity, open_text, unit_of
+from lengthwise.tasks.text_data import Documents, identity, is_prepared_text, open_text, unit_of
 
 NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines and their order
 FLOOR_ORDER = 2  # n-grams up to this order are floors
@@ -111,6 +111,7 @@ class Text(Task):
         self.documents = self.data.documents
         self.unit = self.data.unit  # type: ignore[misc]
         self.vocab_size = self.output_size = self.data.vocab_size
+        self.tokenizer_sha256 = self.data.tokenizer_sha256
         longest = self.documents["test"].longest
         self.chunk = chunk if longest >= chunk else 1 << (longest.bit_length() - 1)
 
@@ -137,8 +138,10 @@ class Text(Task):
 
     @classmethod
     def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Another text has another hash."""
-        stale = {"sha256": ""} if any(name in changes for name in cls.excluded_from_key) else {}
+        """Another text has another hash, and a prepared corpus has its own share of validation."""
+        stale: dict[str, Any] = {"sha256": ""} if any(name in changes for name in cls.excluded_from_key) else {}
+        if "path" in changes and any(map(is_prepared_text, (settings["path"], str(changes["path"])))):
+            stale["validation"] = settings_of(cls)["validation"].default
         return {**settings, **stale, **changes}
 
     @classmethod

@@ -72,6 +72,7 @@ class TextAnswers(AnswerTask):
             )
         self.unit = self.tokenizer.unit  # type: ignore[misc]
         self.vocab_size = self.output_size = self.tokenizer.vocab_size
+        self.tokenizer_sha256 = self.tokenizer.sha256
         self.bos = self.tokenizer.bos
         self.eos = self.bos if self.tokenizer.eos is None else self.tokenizer.eos
 

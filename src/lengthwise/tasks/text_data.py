@@ -98,6 +98,7 @@ class TextData(ABC):
     sha256: str
     validation: float
     documents: dict[str, Documents]
+    tokenizer_sha256: str = ""  # of a trained tokenizer
     unit: str
     vocab_size: int
     target_size: int
@@ -172,6 +173,7 @@ class PreparedText(TextData):
         self.corpus = PreparedCorpus(Path(path))
         manifest = self.corpus.manifest
         self.name, self.sha256, self.validation = self.corpus.folder.name, manifest.sha256, manifest.validation
+        self.tokenizer_sha256 = manifest.tokenizer_sha256
         _copy_sizes(manifest, self)
         self.documents = {
             split: DocumentsOnDisk(self.corpus.lengths(name), self.corpus.reader(name))
@@ -230,10 +232,11 @@ def _copy_sizes(source: Tokenizer | Manifest, data: TextData) -> None:
 def open_text(path: str, glob: str, validation: float) -> TextData:
     """Return the text at `path`. A folder that `lengthwise tokenize` wrote has its own split, so `validation` does not count."""
     path = in_memory.absolute(path)
-    return PreparedText(path) if _is_prepared(path) else TextInMemory(path, glob, validation)
+    return PreparedText(path) if is_prepared_text(path) else TextInMemory(path, glob, validation)
 
 
-def _is_prepared(path: str) -> bool:
+def is_prepared_text(path: str) -> bool:
+    """Return whether the text at `path` is a corpus that `lengthwise tokenize` wrote."""
     return not in_memory.is_built_in(path) and is_prepared(Path(path))
 
 
@@ -242,7 +245,7 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
 
     `default`: the share that stands for that of a prepared corpus.
     """
-    if not _is_prepared(path):
+    if not is_prepared_text(path):
         return {"sha256": in_memory.read(path, glob).sha256, "validation": validation}
     manifest = PreparedCorpus(Path(path)).manifest
     if validation not in (default, manifest.validation):
@@ -255,4 +258,4 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
 
 def unit_of(path: str) -> str:
     """Return what a length counts: "bytes", or "tokens" of a prepared corpus."""
-    return PreparedCorpus(Path(path)).manifest.unit if _is_prepared(path) else ByteTokenizer.unit
+    return PreparedCorpus(Path(path)).manifest.unit if is_prepared_text(path) else ByteTokenizer.unit

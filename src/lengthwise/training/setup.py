@@ -11,7 +11,7 @@ import torch
 from lengthwise.config import ConfigError, Run
 from lengthwise.models import Decoder, Mamba, Model
 from lengthwise.positions import position_scheme_for
-from lengthwise.tasks.base import Task, generator
+from lengthwise.tasks.base import Task, generator, same_tokenizer
 
 
 def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Model, Task]:
@@ -101,6 +101,11 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
                 f"{run.task.label} has {own} {what}, but the parent run was trained on {parent.task.label}, which has "
                 f"{inherited}; choose a task with the same tokens, or a parent that was trained on this one"
             )
+    if not same_tokenizer(task, parent_task):
+        raise ConfigError(
+            f"{run.task.label} has another tokenizer than the parent run, which was trained on {parent.task.label}, so the same "
+            "token IDs mean other text; prepare this text with the parent's tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+        )
 
 
 def _check_curriculum(run: Run, task: Task) -> set[int]:

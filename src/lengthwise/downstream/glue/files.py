@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from lengthwise.corpora.sources.base import missing_package
 from lengthwise.corpora.sources.listing import reason
-from lengthwise.downstream.records import MAX_LINE, Location, find_file, parsed, unpack
+from lengthwise.downstream.records import MAX_LINE, Location, find_file, opened_archive, parsed, unpack
 from lengthwise.values import ConfigError
 
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
@@ -36,7 +36,7 @@ def find(path: str, folders: Sequence[str], stems: Sequence[str]) -> list[Locati
     for folder in folders:
         archive = root / f"{folder}.zip"
         if archive.is_file() and zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as content:
+            with opened_archive(archive) as content:
                 names = set(content.namelist())
             stem = next((s for s in stems if {f"{s}.jsonl", f"{folder}/{s}.jsonl"} & names), stems[0])
             return [find_file(str(archive), [folder], f"{stem}.jsonl")]
@@ -108,6 +108,10 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}, rows after {number}: a text is not UTF-8 ({error}); write the file again as UTF-8"
+        ) from error
     except (ArrowException, OSError) as error:
         raise ConfigError(
             f"{path} is not a readable parquet file: {' '.join(str(error).split())[:200]}; copy it again"
