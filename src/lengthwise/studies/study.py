@@ -348,7 +348,7 @@ def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
         if seeds < 1:
             raise ConfigError(f"seeds must be at least 1, or a list of seeds, got {seeds}")
         if seeds > MAX_RUNS:
-            raise ConfigError(f"seeds must be at most {MAX_RUNS:,}, got {seeds}")
+            raise ConfigError(f"a study must have at most {MAX_RUNS:,} runs, got {seeds:,} seeds; use fewer seeds")
         return range(seeds)
     return _list("seeds", seeds)
 
