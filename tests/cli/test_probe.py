@@ -226,7 +226,10 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         ),
         (("learned-bias", "NOPE"), "has no bias to measure: NoPE adds no bias; name a run of an encoding with a bias"),
         (("learned-bias", "FIRE", "--query", "0"), "query must be a whole number of at least 1, got 0"),
-        (("position-shift", "FIRE", "--shifts", "1,x"), "--shifts contains 'x'; write whole numbers from 0 to 999,999,999"),
+        (
+            ("position-shift", "FIRE", "--shifts", "1,x"),
+            "--shifts contains 'x'; write whole numbers from 0 to 999,999,999",
+        ),
         (
             ("attended-distance", "FIRE", "--shifts", "1"),
             "--shifts applies only to position-shift, not to attended-distance",
