@@ -79,7 +79,7 @@ def test_a_study_gives_what_it_gives_here(cluster: Any, study_file: StudyFile, t
 
 def test_a_node_is_lost(cluster: Any, study_file: StudyFile, tmp_path: Path) -> None:
     """Its run continues on another node, and the numbers are those of a study that nothing interrupted."""
-    file = study_file(steps=6000)
+    file = study_file(steps=20_000)
     execute(load(file), tmp_path / "here", executor=Inline())
     results = tmp_path / "results"
     driver = start(file, results, cluster)

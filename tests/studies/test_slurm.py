@@ -64,7 +64,7 @@ def step_of_first(results: Path) -> int:
 
 @pytest.fixture
 def long_study(study_file: StudyFile) -> Path:
-    return study_file(encodings='["nope"]', steps=6000)
+    return study_file(encodings='["nope"]', steps=20_000)
 
 
 @needs_slurm
