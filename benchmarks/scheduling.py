@@ -6,7 +6,8 @@
 the start of the first run to the end of the last one, in which they have no run.
 
 With --store, the address of an empty database, 200 simulated workers (50 threads in each of 4 processes) claim and finish 5,000
-runs, and then 16 processes store scores of 16 runs at once. Each worker has connections of its own.
+runs, and then 16 processes store scores of 16 runs at once. Each worker has a connection of its
+own all the time, so the server needs `max_connections` of at least 250.
 """
 
 import argparse

@@ -28,7 +28,6 @@ NOT_MEASURED = {
         "has to change by at least 5 %",
     ),
     "several-machines.md": (
-        "limit of 100 connections",
         "needs at least 2 minutes",
         "ends 90 seconds",
         "after a minute",

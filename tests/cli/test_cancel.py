@@ -17,8 +17,8 @@ Call = Callable[..., Any]
 def test_finished_runs_are_left_alone(here: Call, finished: Path) -> None:
     (first, *_) = json.loads(here("list", "runs", "--results", finished, "--json").out)
     ran = here("cancel", first["key"][:8], "--results", finished)
-    assert ran.code == 0 and ran.out.startswith(f"left alone {first['key']} (") and ran.out.endswith("): it is done\n")
-    assert here("cancel", "--study", "tiny", "--results", finished).out == "no run is unfinished\n"
+    assert ran.code == 0 and ran.out.startswith(f"unchanged: {first['key']} (") and ran.out.endswith(") is done\n")
+    assert here("cancel", "--study", "tiny", "--results", finished).out == "unchanged: 2 of 2 runs\n"
 
 
 def test_a_running_run_is_stopped_and_continues_after_retry(here: Call, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_running_run_is_stopped_and_continues_after_retry(here: Call, tmp_path
         host = (run.worker or "").partition(":")[0]
         assert f"running on {host}" in ran.out
         ran = here("cancel", "--study", "tiny", "--results", results)
-        assert ran.out.startswith(f"cancelled {run.key} (") and ran.out.endswith(f"which was running on {host}\n")
+        assert ran.out.startswith(f"cancelled: {run.key} (") and ran.out.endswith(f"which was running on {host}\n")
         assert running.wait(60) == 1
         assert running.stderr is not None and "seed 0 (" + run.key[:8] + "): cancelled" in running.stderr.read()
     (row,) = json.loads(here("list", "runs", "--failed", "--results", results, "--json").out)

@@ -39,9 +39,9 @@ def test_failed_runs_are_listed_and_tried_again(here: Call, finished: Path, tmp_
     ]
     ran = here("retry", first[:6], second[:6], "--results", results)
     assert ran.code == 0
-    assert ran.out.splitlines()[0].startswith(f"tried again {first} (")
-    assert ran.out.splitlines()[1].startswith(f"left alone {second} (") and ran.out.endswith("): it is done\n")
-    assert here("retry", "--study", "tiny", "--results", results).out == "no run has failed\n"
+    assert ran.out.splitlines()[0].startswith(f"to be tried again: {first} (")
+    assert ran.out.splitlines()[1].startswith(f"unchanged: {second} (") and ran.out.endswith(") is done\n")
+    assert here("retry", "--study", "tiny", "--results", results).out == "unchanged: 2 of 2 runs\n"
     assert json.loads(here("list", "runs", "--failed", "--results", results, "--json").out) == []
 
 

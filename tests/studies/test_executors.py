@@ -93,10 +93,11 @@ def test_inline_waits_for_runs_of_others(study_file: StudyFile, tmp_path: Path) 
 
         def release(event: Event) -> None:
             if getattr(event, "waiting", False) and not waited:
-                waited.append(store.release(row.key, "elsewhere:1:w") is None)
+                waited.append(store.release(row.key, "elsewhere:1:w"))
 
         execute(study, results, executor=Inline(), on_event=release)
-        assert waited and [run.status for run in store.runs("tiny")] == ["done"]
+        assert waited == [True]
+        assert [run.status for run in store.runs("tiny")] == ["done"]
 
 
 def test_another_executor_is_one_class_and_one_line(

@@ -74,7 +74,10 @@ def test_a_study_gives_what_it_gives_here(cluster: Any, study_file: StudyFile, t
     keys = {run.key for run in study.runs}
     assert {e.key for e in heard if isinstance(e, Started)} == keys
     assert {e.key for e in heard if isinstance(e, Done) and len(e.scores) == 2} == keys
-    assert any(isinstance(e, Note) and e.text == "4 tasks submitted to Ray (2 nodes, 2 CPUs, 0 GPUs)" for e in heard)
+    assert any(
+        isinstance(e, Note) and e.text == "submitted the tasks of 4 runs to Ray (nodes: 2, CPUs: 2, GPUs: 0)"
+        for e in heard
+    )
 
 
 def test_a_node_is_lost(cluster: Any, study_file: StudyFile, tmp_path: Path) -> None:

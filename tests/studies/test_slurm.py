@@ -97,7 +97,7 @@ def test_the_driver_may_be_killed_and_ctrl_c_stops_the_jobs(slurm: Path, long_st
     again = start(long_study, results, "--slots", "1", "--time", "10m")
     assert again.stderr is not None
     lines = [again.stderr.readline() for _ in range(2)]
-    assert lines[1] == "1 job of an earlier command are queued or running; this command follows them\n"
+    assert lines[1] == "found 1 job of an earlier command in the queue; this command follows it\n"
     again.send_signal(signal.SIGINT)
     assert again.wait(90) == 130
     assert "all progress is saved; run the same command again to continue" in again.stderr.read()

@@ -1,7 +1,7 @@
 """`lengthwise retry`: let workers take failed runs again. Imports no torch."""
 
 from lengthwise.cli.options import DEFAULT_PLACE, Place
-from lengthwise.cli.selection import Runs, description, require_one, selected
+from lengthwise.cli.selection import Runs, change, description, require_one
 
 
 def command(*runs: Runs, study: str | None = None, place: Place = DEFAULT_PLACE) -> int:
@@ -16,14 +16,10 @@ def command(*runs: Runs, study: str | None = None, place: Place = DEFAULT_PLACE)
         study: Study whose failed runs are tried again.
     """
     require_one("retry", runs, study, place)
-    with place.open() as store:
-        rows = selected(store, runs, study)
-        changed = store.retry(list(rows))
-    for key in changed:
-        print(f"tried again {description(rows[key])}")
-    for key, row in rows.items():
-        if key not in changed and study is None:
-            print(f"left alone {description(row)}: it is {row.status}")
-    if not changed and study is not None:
-        print("no run has failed")
-    return 0
+    return change(
+        runs,
+        study,
+        place,
+        lambda store, keys: store.retry(keys),
+        lambda row: f"to be tried again: {description(row)}",
+    )

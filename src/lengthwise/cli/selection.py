@@ -1,6 +1,6 @@
 """The runs that a command is about: keys, or all runs of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -24,10 +24,28 @@ def require_one(command: str, runs: Sequence[str], study: str | None, place: Pla
         )
 
 
-def selected(store: "Store", runs: Sequence[str], study: str | None) -> "dict[str, RunRow]":
-    """Return the runs by key."""
-    rows = store.runs(study) if study is not None else [store.run(prefix) for prefix in runs]
-    return {row.key: row for row in rows}
+def change(
+    runs: Sequence[str],
+    study: str | None,
+    place: Place,
+    action: "Callable[[Store, list[str]], list[str]]",
+    report: "Callable[[RunRow], str]",
+) -> int:
+    """Apply `action`, which returns the keys that it has changed, to the runs, and print for each run what happened to it.
+
+    `report`: the line for a changed run. Of a study, unchanged runs are only counted.
+    """
+    with place.open() as store:
+        rows = store.runs(study) if study is not None else [store.run(prefix) for prefix in runs]
+        changed = set(action(store, [row.key for row in rows]))
+    for row in {row.key: row for row in rows}.values():
+        if row.key in changed:
+            print(report(row))
+        elif study is None:
+            print(f"unchanged: {description(row)} is {row.status}")
+    if study is not None and (unchanged := len(rows) - len(changed)):
+        print(f"unchanged: {unchanged} of {len(rows)} runs")
+    return 0
 
 
 def description(run: "RunRow") -> str:

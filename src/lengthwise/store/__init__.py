@@ -20,7 +20,8 @@ from lengthwise.store.errors import (
     Unstorable,
 )
 from lengthwise.store.folders import delete_run, results_id, results_option, run_folder, store_option
-from lengthwise.store.results import Store, open_results, open_store
+from lengthwise.store.opening import open_results, open_store
+from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
 from lengthwise.store.workers import worker_name

@@ -72,12 +72,12 @@ def execute(
 
     Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
     which several machines can share; None: the database in `results`. `executor`: where the runs are executed:
-    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs, or
-    `Slurm(slots=8)` for the jobs of a cluster. `retries`: how often a run that fails is tried again, unless its settings are the
-    cause. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected duration in
-    `Begun`, if the runs are executed on this machine. `join`: if the store already has the study, leave it as it is, so that
-    failed runs are not tried again. `max_seconds`: a little before this time, ask the workers to save their checkpoints and
-    return.
+    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
+    `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `retries`: how often a run that fails is
+    tried again, unless its settings are the cause. `estimate`: measure a few training steps first, which takes about five
+    seconds, and report the expected duration in `Begun`, if the runs are executed on this machine. `join`: if the store already
+    has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little before this time, ask the
+    workers to save their checkpoints and return.
 
     Several calls may execute the same study in the same folder at the same time: they share the runs, and all return when all
     runs are finished. A failing run does not stop the others.
@@ -345,7 +345,6 @@ class _Execution:
             return
 
         def record(number: int, frame: FrameType | None) -> None:
-            self.executor.stopping.set()
             if self.signal is not None:  # at the second signal, do not wait for checkpoints
                 self.executor.kill()
             self.signal = number

@@ -71,7 +71,10 @@ class Database(ABC):
     # ---- transactions -------------------------------------------------------------------------------------------
 
     def errors(self) -> AbstractContextManager[Any]:
-        """Return a context that converts the database's exceptions, see `store_errors`."""
+        """Return a context that converts the database's exceptions, see `store_errors`.
+
+        On a server, which locks single rows, no warning about a lock is logged: its thread would cost more than most transactions.
+        """
         return store_errors(self.name, self.timeout if self.path is not None else 0.0, self.explain)
 
     @contextmanager

@@ -66,8 +66,9 @@ class RayExecutor(RemoteExecutor):
         self.shared_spec = ray.put(self.spec)
         self._submit(workers)
         total = ray.cluster_resources()
-        size = f"{len([node for node in ray.nodes() if node['Alive']])} nodes, {total.get('CPU', 0):g} CPUs"
-        self.emit(Note(text=f"{workers} tasks submitted to Ray ({size}, {total.get('GPU', 0):g} GPUs)"))
+        nodes = sum(bool(node["Alive"]) for node in ray.nodes())
+        size = f"nodes: {nodes}, CPUs: {total.get('CPU', 0):g}, GPUs: {total.get('GPU', 0):g}"
+        self.emit(Note(text=f"submitted the tasks of {workers} runs to Ray ({size})"))
 
     def _submit(self, number: int) -> None:
         self.tasks += [self.task.remote(self.shared_spec) for _ in range(number)]

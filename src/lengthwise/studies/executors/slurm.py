@@ -71,8 +71,8 @@ class SlurmExecutor(RemoteExecutor):
     def start(self, workers: int) -> None:
         self.jobs = self._ask()
         if self.jobs:
-            count = f"{len(self.jobs)} job{'s' if len(self.jobs) > 1 else ''}"
-            self.emit(Note(text=f"{count} of an earlier command are queued or running; this command follows them"))
+            jobs, them = ("1 job", "it") if len(self.jobs) == 1 else (f"{len(self.jobs)} jobs", "them")
+            self.emit(Note(text=f"found {jobs} of an earlier command in the queue; this command follows {them}"))
         self._submit(workers - len(self.jobs))
 
     def _submit(self, number: int) -> None:
@@ -100,13 +100,17 @@ class SlurmExecutor(RemoteExecutor):
         self.watcher.look()
         if time.monotonic() >= self.next_question:
             self._follow()
-        self.stopping.wait(seconds) if not self.stopping.is_set() else time.sleep(seconds)
+        if self.stopping.is_set():
+            time.sleep(seconds)
+        else:
+            self.stopping.wait(seconds)
 
     def _follow(self) -> None:
         """Learn which jobs are left. If none is and the study is unfinished, submit new ones as long as they achieve something."""
         try:
             self.jobs = self._ask()
-        except WorkerError:  # the controller does not answer; it may be restarting
+        except WorkerError as error:  # the controller may be restarting
+            self.emit(Note(text=f"{error}; the jobs continue, and this command asks again"))
             self.next_question = time.monotonic() + 6 * QUEUE_SECONDS
             return
         self.next_question = time.monotonic() + (1.0 if self.stopping.is_set() else QUEUE_SECONDS)
@@ -114,7 +118,7 @@ class SlurmExecutor(RemoteExecutor):
         self.watcher.look(now=True)
         if self.empty < 2 or self.stopping.is_set() or not self.watcher.unfinished:
             return
-        progress = (self.watcher.ended, sum(row.step for row in self.store.activity(self.spec.study)))
+        progress = (self.watcher.ended, sum(row.step for row in self.watcher.last.values()))
         self.fruitless = 0 if progress != self.progress else self.fruitless + 1
         self.progress = progress
         if self.fruitless >= MAX_FRUITLESS:

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import make_url
 
 from lengthwise.config import ConfigError
-from lengthwise.store import STATUSES, Activity, Store, StoreError, StoreGone, results_id
+from lengthwise.store import STATUSES, Activity, Store, StoreUnreachable, results_id
 from lengthwise.studies.compute import Compute
-from lengthwise.studies.events import Advanced, Done, Event, Failed, Released, Started
+from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor
 from lengthwise.studies.worker import Spec
 
@@ -31,6 +31,7 @@ class Watcher:
         self.counts: dict[str, int] = {}  # runs by status at the last look, after its events
         self.ended = 0  # runs that were done or failed since the beginning
         self.next_look = 0.0
+        self.unreachable = False  # the server did not answer at the last look
 
     def look(self, now: bool = False) -> None:
         """Emit what has happened since the last look, if that is long enough ago."""
@@ -54,10 +55,12 @@ class Watcher:
             self.last = {row.key: row for row in rows}
             found = Counter(row.status for row in rows)
             self.counts = {status: found[status] for status in STATUSES}
-        except StoreGone:
-            raise
-        except StoreError:  # it does not answer now; look again later
-            return
+        except StoreUnreachable as error:  # look again later
+            if not self.unreachable:
+                self.emit(Note(text=f"{str(error).partition(';')[0]}; progress is shown again when it answers"))
+            self.unreachable = True
+        else:
+            self.unreachable = False
         finally:
             end = time.monotonic()
             self.next_look = end + max(PAUSE_SECONDS, 20 * (end - start))
