@@ -169,11 +169,13 @@ def test_two_at_once_share_the_work(
 
 
 def test_the_second_waits_for_the_last_run_of_the_first(study_file: StudyFile, command: Start, tmp_path: Path) -> None:
-    path = study_file(encodings='["nope"]', steps=3000)
+    path = study_file(encodings='["nope"]', steps=1000)
     first = command("run", path)
     first.wait_for("starts")
+    os.killpg(first.process.pid, signal.SIGSTOP)  # so that the run lasts until the second waits for it, on any machine
     second = command("run", path)
-    second.wait_for("waiting for 1 run")
+    second.wait_for("waiting for 1 run", 50)
+    os.killpg(first.process.pid, signal.SIGCONT)
     assert first.end(300) == second.end(60) == 0
     assert "starts" not in second.said
     assert [row.claims for row in rows(tmp_path / "results")] == [1]
