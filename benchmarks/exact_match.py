@@ -17,7 +17,7 @@ from record import save
 
 from lengthwise.config import EvaluationConfig, ModelConfig
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import evaluate
+from lengthwise.evaluation import Division, evaluate
 from lengthwise.evaluation.decoding import left_padded
 from lengthwise.models import Decoder
 from lengthwise.tasks import Copy
@@ -47,7 +47,7 @@ class Asked:
     def one_by_one(self) -> float:
         begin = time.process_time()
         few = EvaluationConfig(lengths=self.config.lengths, examples=FEW)
-        evaluate(self.model, self.task, few, train_length=20, decode=True, batch_tokens=1)
+        evaluate(self.model, self.task, few, train_length=20, decode=True, division=Division(1))
         return (time.process_time() - begin) / FEW
 
     def uncached(self) -> float:

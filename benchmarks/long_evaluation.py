@@ -27,7 +27,7 @@ from record import save
 
 from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import evaluate
+from lengthwise.evaluation import Division, evaluate
 from lengthwise.tasks import Text
 from lengthwise.training import build
 
@@ -85,7 +85,7 @@ def seconds(name: str, train_length: int, config: EvaluationConfig, batch_tokens
 
     def measured() -> float:
         begin = time.process_time()
-        evaluate(model, task, config, train_length=train_length, batch_tokens=batch_tokens)
+        evaluate(model, task, config, train_length=train_length, division=Division(batch_tokens))
         return time.process_time() - begin
 
     return measured

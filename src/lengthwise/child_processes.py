@@ -22,6 +22,14 @@ def sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
+def exit_reason(code: int | None) -> str:
+    """Return why a process ended, in words."""
+    if code is not None and code < 0:
+        names = {number.value: number.name for number in signal.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}"
+    return f"exit code {code}"
+
+
 def end_with_parent() -> None:
     """End this worker process as soon as its parent has ended, even if the parent was killed."""
     parent = parent_process()

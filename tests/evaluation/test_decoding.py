@@ -9,7 +9,7 @@ from torch import nn
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import EvaluationError, check_lengths, decoding, evaluate
+from lengthwise.evaluation import Division, EvaluationError, check_lengths, decoding, evaluate
 from lengthwise.evaluation.decoding import greedy_decode, left_padded
 from lengthwise.positions import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
@@ -244,7 +244,7 @@ def test_decoding_takes_four_times_the_places_of_a_forward(model):
     ask = {"train_length": 4, "decode": True}
     (together,) = evaluate(model, task, config, **ask, on_progress=heard.append)
     assert heard[-1].step == heard[-1].steps == 1
-    (parts,) = evaluate(model, task, config, **ask, batch_tokens=2 * task.tokens(5), on_progress=heard.append)
+    (parts,) = evaluate(model, task, config, **ask, division=Division(2 * task.tokens(5)), on_progress=heard.append)
     assert heard[-1].step == heard[-1].steps == 4  # 30 examples, 8 at once
     assert (parts.mean, parts.details["unreadable"]) == (together.mean, together.details["unreadable"])
 

@@ -11,7 +11,7 @@ from lengthwise.analysis import findings
 from lengthwise.attention import KVCache
 from lengthwise.config import EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import EvaluationError, Score, evaluate
+from lengthwise.evaluation import Division, EvaluationError, Score, evaluate
 from lengthwise.positions import Randomized, Shift
 from lengthwise.report import render
 from lengthwise.store import open_store
@@ -48,8 +48,8 @@ def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
     """Of every encoding. Where the current length changes what is computed, there are no parts."""
     settings = {"max_length": 128} if make.__name__ == "Learned" else {}
     one = run(choose(make, **settings))
-    (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=96)
+    (whole,), _ = scored(one, division=Division(128))
+    (parts,), sizes = scored(one, division=Division(96))
     depends = any(encoding.depends_on_length() for encoding in build(one)[0].encodings)
     assert sizes == ([128] * 2 if depends else [48, 48, 32] * 2)
     assert depends == (make.__name__ in ("DynamicNTK", "DynamicYaRN", "LongRoPE"))
@@ -62,8 +62,8 @@ def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
 @pytest.mark.parametrize("scheme", [choose(Randomized, max_length=512), choose(Shift)], ids=str)
 def test_parts_keep_the_positions_that_were_drawn(scheme: Any) -> None:
     one = run(choose(ENCODINGS.find("rope")), positions=scheme)
-    (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=96)
+    (whole,), _ = scored(one, division=Division(128))
+    (parts,), sizes = scored(one, division=Division(96))
     assert sizes == [48, 48, 32] * 2
     assert parts.mean == pytest.approx(whole.mean, rel=1e-6)
 
@@ -73,17 +73,17 @@ def test_a_mamba_too() -> None:
         encoding=choose(ENCODINGS.find("nope")), task=TEXT, model=ModelConfig.mamba(d_model=16, num_layers=1),
         training=TrainingConfig(train_length=16),
     )  # fmt: skip
-    (whole,), _ = scored(one, batch_tokens=128)
-    (parts,), sizes = scored(one, batch_tokens=96)
+    (whole,), _ = scored(one, division=Division(128))
+    (parts,), sizes = scored(one, division=Division(96))
     assert sizes == [48, 48, 32] * 2
     assert parts.mean == pytest.approx(whole.mean, rel=1e-6)
 
 
 def test_parts_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
     one = run(choose(ENCODINGS.find("rope")))
-    assert scored(one, batch_tokens=1)[1] == [16] * 16
+    assert scored(one, division=Division(1))[1] == [16] * 16
     monkeypatch.setattr("lengthwise.evaluation.scores.MIN_PART", 128)
-    assert scored(one, batch_tokens=1)[1] == [128] * 2, "one forward pass, because two would not be shorter"
+    assert scored(one, division=Division(1))[1] == [128] * 2, "one forward pass, because two would not be shorter"
 
 
 def test_a_cache_of_known_size_is_never_copied() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned
-from lengthwise.evaluation import EvaluationError, check_lengths, evaluate, evaluation_question
+from lengthwise.evaluation import Division, EvaluationError, check_lengths, evaluate, evaluation_question
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.positions import Digits, Randomized, Shift, Skip, position_scheme_for
 from lengthwise.tasks import Copy, Text
@@ -88,11 +88,15 @@ def test_every_example_gets_one_forward_in_batches_of_so_many_places():
     task = Copy()
     model = Half(task)
     evaluate(
-        model, task, EvaluationConfig(lengths=(9,), examples=50), train_length=10, batch_tokens=7 * task.tokens(9) + 3
+        model,
+        task,
+        EvaluationConfig(lengths=(9,), examples=50),
+        train_length=10,
+        division=Division(7 * task.tokens(9) + 3),
     )
     assert model.seen == [7] * 7 + [1]
     model = Half(task)
-    evaluate(model, task, EvaluationConfig(lengths=(9,), examples=3), train_length=10, batch_tokens=1)
+    evaluate(model, task, EvaluationConfig(lengths=(9,), examples=3), train_length=10, division=Division(1))
     assert model.seen == [1, 1, 1]
 
 
@@ -112,9 +116,9 @@ def test_neither_order_nor_company_matters(scored):
 
 def test_the_batch_size_changes_rounding_alone(scored):
     model, task, config = scored
-    whole = numbers(evaluate(model, task, config, train_length=8, batch_tokens=10**6))
+    whole = numbers(evaluate(model, task, config, train_length=8, division=Division(10**6)))
     for batch_tokens in (1, 100, 1000):
-        parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens))
+        parts = numbers(evaluate(model, task, config, train_length=8, division=Division(batch_tokens)))
         for length, expected in whole.items():
             assert parts[length] == pytest.approx(expected, rel=1e-6)
 
@@ -155,7 +159,7 @@ def test_fewer_examples_than_asked_are_scored_once_each():
     model, task = build(run)
     heard: list[Progress] = []
     config = EvaluationConfig(lengths=(5, 20), examples=100)
-    five, twenty = evaluate(model, task, config, train_length=8, batch_tokens=64, on_progress=heard.append)
+    five, twenty = evaluate(model, task, config, train_length=8, division=Division(64), on_progress=heard.append)
     assert five.n == task.available(5, "test") < 100
     assert twenty.n == 100
     assert heard[-1].step == heard[-1].steps
@@ -206,7 +210,7 @@ def test_a_length_that_the_task_has_not_got_is_refused_before_any_forward(text):
     with pytest.raises(ConfigError):
         check_lengths(a_run(text), [8, 10**7])
     with pytest.raises(ConfigError, match="batch_tokens must be at least 1, got 0"):
-        evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), train_length=8, batch_tokens=0)
+        evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), train_length=8, division=Division(0))
 
 
 RANDOM = choose(Randomized, max_length=200)
@@ -221,7 +225,9 @@ def test_drawn_positions_hang_on_the_seed_and_the_length_alone(scored):
     )
     assert together == reverse
     for batch_tokens in (1, 100, 1000):
-        parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens, positions=RANDOM))
+        parts = numbers(
+            evaluate(model, task, config, train_length=8, division=Division(batch_tokens), positions=RANDOM)
+        )
         for length, expected in together.items():
             assert parts[length] == pytest.approx(expected, rel=1e-6)
 
@@ -241,7 +247,7 @@ class Listening(Half):
 def claimed(scheme, lengths=(9,), **changes):
     task = Copy()
     model, config = Listening(task), EvaluationConfig(lengths=lengths, **{"examples": 50, **changes})
-    evaluate(model, task, config, train_length=10, positions=scheme, batch_tokens=140)
+    evaluate(model, task, config, train_length=10, positions=scheme, division=Division(140))
     return None if model.claimed[0] is None else torch.cat(model.claimed)
 
 
@@ -317,7 +323,7 @@ def test_a_score_that_is_no_number_names_its_length(text):
 def test_progress_and_stopping(scored):
     model, task, config = scored
     heard: list[Progress] = []
-    evaluate(model, task, config, train_length=8, batch_tokens=256, on_progress=heard.append)
+    evaluate(model, task, config, train_length=8, division=Division(256), on_progress=heard.append)
     assert all(p.phase == "evaluate" and p.loss is None for p in heard)
     assert heard[0].step == 1
     assert heard[-1].step == heard[-1].steps
@@ -331,7 +337,7 @@ def test_progress_ends_where_there_are_fewer_examples_than_the_task_knows():
     model, task = build(a_run(choose(Copy, pattern="repeated", symbols=5000)))
     heard: list[Progress] = []
     config = EvaluationConfig(lengths=(2, 3), examples=2000)
-    scores = evaluate(model, task, config, train_length=2, batch_tokens=800, on_progress=heard.append)
+    scores = evaluate(model, task, config, train_length=2, division=Division(800), on_progress=heard.append)
     assert task.available(2) is None
     assert all(0 < score.n < 1000 for score in scores)
     assert (

@@ -1,5 +1,6 @@
 """Options that several commands share: integers, lists of encodings, the results folder, execution settings and plug-ins."""
 
+import dataclasses
 import functools
 import inspect
 import os
@@ -158,7 +159,7 @@ DEFAULT_PLACE = Place()
 
 @option_class
 class Execution(Place):
-    """How and where runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
+    """How and where runs are executed. No option changes results by more than the last digits."""
 
     device: str = "cpu"
     """Device to run on: cpu, cuda, cuda:1, ..."""
@@ -166,13 +167,22 @@ class Execution(Place):
     """CPU threads per run."""
     backend: str = "auto"
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
+    devices_per_run: Integer = 1
+    """Devices that train and evaluate one run together, each with a process and --threads threads of its own."""
+    sharding: str = "ddp"
+    """How the devices of a run share its model: ddp (each has all of it) or fsdp (each has a part of it during training)."""
+    compile: bool = False
+    """Compile the model for training with torch.compile, which takes minutes at the first steps."""
+    recompute: bool = False
+    """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
     """How often a run that fails is tried again, unless its settings are the cause."""
 
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute
 
-        return Compute(device=self.device, backend=self.backend, threads=self.threads)
+        names = [field.name for field in dataclasses.fields(Compute)]
+        return Compute(**{name: getattr(self, name) for name in names})
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `execute`, except for the executor."""

@@ -29,7 +29,7 @@ class Local(ExecutorConfig):
 
     name = "local"
     workers: int | None = None
-    """Number of runs at the same time. [default: the number of CPU cores; 1 on a GPU]"""
+    """Number of runs at the same time. [default: the number of CPU cores, divided by the devices per run; 1 on a GPU]"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

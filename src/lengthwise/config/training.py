@@ -1,7 +1,7 @@
 """How a model is trained."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from lengthwise.config.base import Config
 from lengthwise.config.choices import Choice
@@ -79,6 +79,15 @@ class TrainingConfig(Config):
 
     Each epoch has a new order, and a batch has examples of all lengths. The set depends on the task, the lengths and the seed.
     """
+    precision: Literal["float32", "bfloat16"] | None = None
+    """Number format of the forward and backward passes of training; weights stay in float32. [default: bfloat16 on a GPU, otherwise
+    float32]"""
+
+    def to_data(self) -> dict[str, Any]:
+        data = super().to_data()
+        if self.precision is None:
+            del data["precision"]
+        return data
 
     def __post_init__(self) -> None:
         super().__post_init__()

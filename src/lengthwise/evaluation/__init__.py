@@ -9,9 +9,10 @@ from lengthwise.evaluation.questions import (
     together,
 )
 from lengthwise.evaluation.score_checks import EvaluationError
-from lengthwise.evaluation.scores import Score, evaluate
+from lengthwise.evaluation.scores import Division, Score, evaluate
 
 __all__ = [
+    "Division",
     "EvaluationError",
     "Score",
     "check_lengths",

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -28,10 +28,32 @@ from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
+from lengthwise.training.ranks import ALONE, Ranks
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
 MIN_PART = 1024  # token slots of a part of an example; shorter ones would take longer and save little memory
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the examples are divided into forward passes, and among processes. It changes scores by rounding only.
+
+    `batch_tokens`: token slots per forward pass. An example with more token slots is processed in parts of half this size (at least
+    1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
+    `ranks`: the place of this process among those that share the forward passes; all of them call `evaluate` with the same
+    arguments, and get the same scores. Only rank 0 uses `on_progress` and `should_stop`.
+    """
+
+    batch_tokens: int = 16_384
+    ranks: Ranks = ALONE
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise ConfigError(f"batch_tokens must be at least 1, got {self.batch_tokens}")
+
+
+WHOLE = Division()
 
 
 @dataclass(frozen=True)
@@ -61,7 +83,7 @@ def evaluate(
     train_length: int,
     positions: Choice | None = None,
     shift: Shift = MappingProxyType({}),
-    batch_tokens: int = 16_384,
+    division: Division = WHOLE,
     decode: bool | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -74,9 +96,7 @@ def evaluate(
     `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a length
     depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
-    `batch_tokens`: token slots per forward pass. It changes scores by rounding only. An example with more token slots is processed
-    in parts of half this size (at least 1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on
-    the current length.
+    `division`: the size of forward passes, and the processes that share them.
     `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
     grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
     faster.
@@ -87,8 +107,6 @@ def evaluate(
     `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is called before every forward
     pass.
     """
-    if batch_tokens < 1:
-        raise ConfigError(f"batch_tokens must be at least 1, got {batch_tokens}")
     scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
     forward_lengths = lengths = config.lengths
@@ -97,8 +115,9 @@ def evaluate(
         forward_lengths = (prompt_length(config),) if task.prefixes_are_examples() else lengths
     check_supported(task, _encodings(model), scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
     counts = {length: num_examples(task, config, length) for length in forward_lengths}
-    batch_tokens *= DECODING_FACTOR if decode else 1
-    work = _Work(model, task, counts, batch_tokens, Reporter(on_progress), should_stop)
+    if decode:
+        division = dataclasses.replace(division, batch_tokens=division.batch_tokens * DECODING_FACTOR)
+    work = _Work(model, task, counts, division, Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
@@ -189,6 +208,15 @@ class PositionMeans:
         self.sums.index_add_(0, bins, sums)
         self.counts.index_add_(0, bins, scored.sum(0).cpu())
 
+    @classmethod
+    def sum(cls, parts: Iterable["PositionMeans"]) -> "PositionMeans":
+        """Return the means over the targets of all parts."""
+        total = cls()
+        for part in parts:
+            total.sums += part.sums
+            total.counts += part.counts
+        return total
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each range of positions with a scored target. Numbers have six digits."""
         found = self.counts.nonzero().flatten().tolist()
@@ -207,11 +235,12 @@ class _Work:
         model: nn.Module,
         task: Task,
         counts: dict[int, int],
-        batch_tokens: int,
+        division: Division,
         reporter: Reporter,
         should_stop: Callable[[], bool] | None,
     ):
-        self.model, self.task, self.counts, self.batch_tokens = model, task, counts, batch_tokens
+        self.model, self.task, self.counts = model, task, counts
+        self.batch_tokens, self.ranks = division.batch_tokens, division.ranks
         self.reporter, self.should_stop = reporter, should_stop
         self.device = next(model.parameters()).device
         self.token_slots = {length: task.tokens(length) for length in counts}  # per example
@@ -238,16 +267,22 @@ class _Work:
         return max(1, self.batch_tokens // self.token_slots[length])
 
     def batches(self, examples: Batch, length: int) -> Iterator[tuple[slice, Batch]]:
-        """Yield the examples of each forward pass, on the model's device. Reports progress after each."""
+        """Yield the examples of each forward pass of this rank, on the model's device. Reports progress after each.
+
+        Rank 0 takes the first forward passes, rank 1 the next ones, and so on, and rank 0 never fewer than another one.
+        """
         size = self.batch_size(length)
-        for start in range(0, len(examples), size):
+        starts = range(0, len(examples), size)
+        each = -(-len(starts) // self.ranks.size)
+        for start in starts[self.ranks.rank * each : (self.ranks.rank + 1) * each]:
             self.check_stop()
             rows = slice(start, start + size)
             batch = examples[rows].to(self.device)
             yield rows, batch
-            self.forwards_done += 1
-            self.slots_done += len(batch) * self.token_slots[length]
             total = self.total_forwards
+            others = min(self.ranks.size, len(starts))  # which work at the same time
+            self.forwards_done = min(self.forwards_done + others, total)
+            self.slots_done = min(self.slots_done + others * len(batch) * self.token_slots[length], self.total_slots)
             if self.reporter.is_due(last=self.forwards_done == total):
                 eta = self.pace.update(self.slots_done)
                 rate = (total - self.forwards_done) / eta if eta else 0.0
@@ -277,6 +312,10 @@ class _Work:
             if not bool(values.isfinite().all()):
                 require_own_scores_finite(values, from_nan, method, task, length)
             scores.append(values.cpu())
+        if self.ranks.size > 1:
+            gathered = self.ranks.gather((scores, self.by_position))
+            scores = [values for own, _ in gathered for values in own]
+            self.by_position = PositionMeans.sum(means for _, means in gathered)
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
@@ -307,6 +346,10 @@ class _Work:
             answers, has_nan = greedy_decode(self.model, task, batch, length, self.check_stop)
             generated += answers
             nan_masks.append(has_nan.cpu())
+        if self.ranks.size > 1:
+            gathered = self.ranks.gather((generated, nan_masks))
+            generated = [answer for own, _ in gathered for answer in own]
+            nan_masks = [mask for _, own in gathered for mask in own]
         graded: Any = task.grade(generated, examples)
         if not isinstance(graded, GradedAnswers):
             raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lengthwise.config import ConfigError, ModelConfig
 
@@ -21,6 +22,15 @@ class Model(nn.Module, ABC):
     token_embedding: nn.Embedding | None  # for token IDs; None if the inputs are vectors
     input_projection: nn.Linear | None  # for vectors; None if the inputs are token IDs
     lm_head: nn.Linear
+    recompute: bool = (
+        False  # in training, compute the blocks again in the backward pass, instead of keeping what it needs
+    )
+
+    def run_block(self, block: nn.Module, *inputs: Any) -> Any:
+        """Return a block's output. With `recompute`, its intermediate results are not kept for the backward pass."""
+        if self.recompute and self.training and torch.is_grad_enabled():
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
     @property
     def max_length(self) -> int | None:

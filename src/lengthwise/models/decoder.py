@@ -239,7 +239,7 @@ class Decoder(Model):
             index = self.encoding_of_layer[layer]
             if index not in attentions:
                 attentions[index] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
-            x = block(x, partial(attentions[index], layer))
+            x = self.run_block(block, x, partial(attentions[index], layer))
         for attention in attentions.values():
             setattr(self._backends_used, attention.backend_used, True)
         x = self.norm(x)

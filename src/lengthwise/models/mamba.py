@@ -188,7 +188,9 @@ class Mamba(Model):
             _require_contiguous_documents(documents)
         x, states, befores = self.dropout(self.embed_inputs(inputs)), [], []
         for n, block in enumerate(self.blocks):
-            added, state, before = block(x, cache and cache.states[n], cache and cache.inputs[n], documents)
+            added, state, before = self.run_block(
+                block, x, cache and cache.states[n], cache and cache.inputs[n], documents
+            )
             x = x + self.dropout(added)
             states.append(state)
             befores.append(before)

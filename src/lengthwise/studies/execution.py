@@ -75,9 +75,9 @@ def execute(
     `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
     `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `retries`: how often a run that fails is
     tried again, unless its settings are the cause. `estimate`: measure a few training steps first, which takes about five
-    seconds, and report the expected duration in `Begun`, if the runs are executed on this machine. `join`: if the store already
-    has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little before this time, ask the
-    workers to save their checkpoints and return.
+    seconds, and report the expected duration in `Begun`, if the runs are executed on this machine, each on one device.
+    `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little
+    before this time, ask the workers to save their checkpoints and return.
 
     Several calls may execute the same study in the same folder at the same time: they share the runs, and all return when all
     runs are finished. A failing run does not stop the others.
@@ -92,6 +92,7 @@ def execute(
     kind = EXECUTORS[executor.name]
     kind.require_usable(executor, compute, store)
     study.check()
+    compute.require_divisible(study.runs)
     if not kind.remote:
         _require_supported(study, compute)
     with open_results(results, store=store) as opened:
@@ -258,7 +259,7 @@ class _Execution:
         start = time.perf_counter()
         if max_seconds is not None:
             self.end = start + max_seconds - min(self.executor.stop_seconds, max_seconds / 10)
-        self._run(self._begin(estimate and not self.executor.remote, notes))
+        self._run(self._begin(estimate and not self.executor.remote and self.spec.compute.devices_per_run == 1, notes))
         counts = self.store.progress(self.study.name)
         unfinished = counts["pending"] + counts["running"] > 0
         if self.signal is not None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
-from lengthwise.evaluation import evaluate, shifted, together
+from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.plugins import error_in_user_file, first_line, load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
@@ -39,6 +39,7 @@ from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Relea
 from lengthwise.studies.loading import load_module
 from lengthwise.studies.patience import patient, patiently
 from lengthwise.studies.provenance import facts
+from lengthwise.studies.rank_group import RankDied, RankGroup
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import WEIGHTS, deleted
@@ -133,8 +134,9 @@ class Worker:
         self.spec, self.parent, self.runs = spec, parent, runs
         self.store, self.impatient_store = patient(store, parent), store
         self.name = worker_name()
-        self.facts = facts(spec.compute.device, spec.compute.threads)
+        self.facts = facts(spec.compute.device, spec.compute.threads) | spec.compute.unusual()
         self.pause = FIRST_PAUSE
+        self.group = RankGroup(spec.compute, spec.plugins, spec.source)
 
     def step(self) -> bool:
         """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
@@ -206,19 +208,23 @@ class Worker:
             self.advance(row.key, progress)
 
         start_time = time.time()
-        trained = train(
-            run,
-            run_folder(self.spec.results, row.key),  # again, because it may have been replaced since
-            device=self.spec.compute.device,
-            backend=self.spec.compute.backend,
-            on_progress=on_training,
-            should_stop=should_stop,
-        )
-        heartbeat.step = heartbeat.steps = run.training.steps
-        self.store.add_curve(row.key, trained.curve, worker=self.name)
-        if trained.tracked:
-            self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
-        scores = self.evaluate(row, run, trained, missing, should_stop)
+        run_folder(self.spec.results, row.key)  # again, because it may have been replaced since
+        with self.group.computing(run, folder, missing) as ranks:
+            trained = train(
+                run,
+                folder,
+                device=self.spec.compute.device_of(0),
+                backend=self.spec.compute.backend,
+                on_progress=on_training,
+                should_stop=should_stop,
+                optimizations=self.spec.compute.optimizations,
+                ranks=ranks,
+            )
+            heartbeat.step = heartbeat.steps = run.training.steps
+            self.store.add_curve(row.key, trained.curve, worker=self.name)
+            if trained.tracked:
+                self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
+            scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
         if not run_folder(self.spec.results, row.key).joinpath(WEIGHTS).is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
@@ -227,7 +233,13 @@ class Worker:
         return scores
 
     def evaluate(
-        self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
+        self,
+        run: Run,
+        trained: Trained,
+        missing: list[dict[str, Any]],
+        should_stop: Callable[[], bool],
+        division: Division,
+        key: str,
     ) -> tuple[tuple[tuple[int, float], ...], int]:
         """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under shifts."""
         means: list[tuple[int, float]] = []
@@ -235,16 +247,17 @@ class Worker:
         for config, shift in together(missing):
 
             def on_progress(progress: Progress, nth: int = evaluated + 1) -> None:
-                self.advance(row.key, progress, nth=nth, lengths=len(missing))
+                self.advance(key, progress, nth=nth, lengths=len(missing))
 
             task = shifted(run.task, shift).build() if shift else trained.task
             scores = evaluate(
                 trained.model,
                 task,
                 config,
-                train_length=row.train_length,
+                train_length=run.training.train_length,
                 positions=run.training.positions,
                 shift=shift,
+                division=division,
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
@@ -254,7 +267,7 @@ class Worker:
                 further = {"note": task.note(score.length, fewer), "details": score.details}
                 row_facts = self.facts | {name: value for name, value in further.items() if value}
                 rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": row_facts})
-            self.store.add_scores(row.key, rows, worker=self.name)
+            self.store.add_scores(key, rows, worker=self.name)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
         return tuple(means), evaluated - len(means)
@@ -273,6 +286,10 @@ class Worker:
     def advance(self, key: str, progress: Progress, *, nth: int = 0, lengths: int = 0) -> None:
         values = {name: getattr(progress, name) for name in _PROGRESS}
         self.parent.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
+
+    def close(self) -> None:
+        """End the other processes of the worker's runs."""
+        self.group.close()
 
     def release(self, row: RunRow, reason: str) -> None:
         self.store.release(row.key, self.name)
@@ -296,9 +313,10 @@ class Worker:
         if debugging():
             traceback.print_exception(error)
         permanent = isinstance(error, (ConfigError, TrainingError))
-        if not permanent and row.failures < self.spec.retries:
+        retries = max(1, self.spec.retries) if isinstance(error, RankDied) else self.spec.retries
+        if not permanent and row.failures < retries:
             self.store.release(row.key, self.name, failed=True)
-            retry = f"failed: {message}; it is tried again (retry {row.failures + 1} of {self.spec.retries})"
+            retry = f"failed: {message}; it is tried again (retry {row.failures + 1} of {retries})"
             self.parent.send(Note(key=row.key, text=retry))
             self.parent.send(Released(key=row.key, reason="failed"))
             return
@@ -340,7 +358,11 @@ def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
     runs: dict[str, Run] = pickle.loads(spec.runs)
     require_same_keys(runs)
     with patiently(parent, open_store, spec.store, create=False) as store:
-        yield Worker(spec, parent, store, runs)
+        worker = Worker(spec, parent, store, runs)
+        try:
+            yield worker
+        finally:
+            worker.close()
 
 
 def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None) -> None:

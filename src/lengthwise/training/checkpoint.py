@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from lengthwise.config import Run
+from lengthwise.training.parallel import divided_like, whole
 from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning, DamagedFile, read, write
 from lengthwise.values import require_no_address
 
@@ -56,9 +58,18 @@ class RunFolder:
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write the checkpoint after `step` steps, and delete all but the newest two."""
         self.require_unchanged()
-        write(self.path / f"checkpoint-{step:08d}.safetensors", tensors, self._facts(state={"step": step, **state}))
+        write(self._checkpoint(step), tensors, self._facts(state={"step": step, **state}))
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
+
+    def load(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return tensors and state of the checkpoint after `step` steps, which another process has found to be intact."""
+        path = self._checkpoint(step)
+        tensors, facts = read(path)
+        return tensors, self._verified_fact(path, facts, "state")
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.path / f"checkpoint-{step:08d}.safetensors"
 
     def load_newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return tensors and state of the newest intact checkpoint. Damaged ones are moved aside with a warning."""
@@ -114,7 +125,7 @@ class RunFolder:
         """Return one fact of an intact file as data, after checking that the file belongs to this run.
 
         Raises `CheckpointError` for another format or run, and `DamagedFile` for facts that Lengthwise does not write. Warns if a
-        checkpoint was written with another version of torch or number of threads.
+        checkpoint was written with another version of torch, or another number of threads or devices.
         """
         if facts.get("format") != FORMAT:
             raise CheckpointError(
@@ -164,11 +175,19 @@ def _is_training_result(trained: Mapping[str, Any]) -> bool:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name. A shared one (tied embeddings, one encoding for all layers) appears once."""
+    """Return parameters and buffers by name. A shared one (tied embeddings, one encoding for all layers) appears once.
+
+    What FSDP2 has divided among ranks stays divided; see `whole_tensors`.
+    """
     by_id: dict[int, tuple[str, Tensor]] = {}
     for name, t in model.state_dict(keep_vars=True).items():
         by_id.setdefault(id(t), (name, t.detach()))
     return dict(by_id.values())
+
+
+def whole_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return `model_tensors` as files store them. Collective if FSDP2 has divided the model among ranks."""
+    return {name: whole(t) for name, t in model_tensors(model).items()}
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -179,7 +198,7 @@ def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
         names = ascii(", ".join(sorted({name for name, *_ in mismatch})))[1:-1]
         raise CheckpointError(f"{path} does not fit the model of this version ({names}); remove it to train again")
     for name, t in targets.items():
-        t.copy_(tensors[name])
+        t.copy_(divided_like(tensors[name], t))
 
 
 def inherit_weights(model: nn.Module, run: Run, parent: Run, folder: Path) -> None:
@@ -205,7 +224,7 @@ def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on."""
     return {
-        f"{key}:{name}": torch.as_tensor(value)
+        f"{key}:{name}": whole(torch.as_tensor(value))
         for name, p in model.named_parameters()
         for key, value in optimizer.state.get(p, {}).items()
     }
@@ -228,8 +247,10 @@ def load_optimizer(
     for full_key, t in tensors.items():
         key, _, name = full_key.partition(":")
         p = parameters[name]
-        t = t.clone() if key == "step" and p.device.type == "cpu" else t.to(p.device, copy=True)
-        optimizer.state[p][key] = t
+        if key == "step":
+            optimizer.state[p][key] = t.clone() if p.device.type == "cpu" else t.to(p.device, copy=True)
+        else:
+            optimizer.state[p][key] = divided_like(t.to(p.device, copy=True), p)
 
 
 def flatten(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -250,7 +271,8 @@ def split(tensors: Mapping[str, Tensor], path: Path) -> dict[str, dict[str, Tens
 
 def _environment() -> dict[str, str | int]:
     """Return everything besides the run that the bits of a result depend on."""
-    return {"torch": str(torch.__version__), "threads": torch.get_num_threads()}
+    devices = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "devices": devices}
 
 
 def _move_aside(path: Path) -> Path:

@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from lengthwise.config import Run
 from lengthwise.models import Model
-from lengthwise.training.checkpoint import RunFolder, inherit_weights, load_model, model_tensors
+from lengthwise.training.checkpoint import RunFolder, inherit_weights, load_model, whole_tensors
 from lengthwise.training.numerics import reproducible
+from lengthwise.training.parallel import NO_OPTIMIZATIONS, Optimizations
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
+from lengthwise.training.ranks import ALONE, Ranks
 from lengthwise.training.setup import build, check_training
 from lengthwise.training.trainer import Trained, Trainer
 
@@ -28,12 +33,17 @@ def train(
     checkpoint_seconds: float = 10.0,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    optimizations: Optimizations = NO_OPTIMIZATIONS,
+    ranks: Ranks = ALONE,
 ) -> Trained:
     """Train `run` in `folder`, from the newest intact checkpoint there. A finished run is only loaded.
 
     A checkpoint is written every `checkpoint_every` steps. By default one is written every `checkpoint_seconds`, but never so often
     that writing takes more than 5 % of the time. On a CPU the final weights are bitwise the same wherever and however often
-    training was interrupted, for the same number of threads. `should_stop` is called before every step.
+    training was interrupted, for the same number of threads and ranks. `should_stop` is called before every step.
+
+    `ranks`: the place of this process among those that train the run together; all of them call this function with the same
+    arguments. Only rank 0 uses `on_progress`, `should_stop` and `checkpoint_seconds`.
 
     Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
     disk, a folder of another run) or `ConfigError` (see `check_training`).
@@ -41,23 +51,47 @@ def train(
     A run with a parent starts from the parent's trained weights, in the folder beside `folder` that has the parent's key as name.
     """
     files = RunFolder(folder, run)
-    files.prepare()
-    if (finished := load_trained(folder, run, device=device, backend=backend)) is not None:
-        files.remove_checkpoints()
+    ranks.require_enough(run.training)
+    if ranks.is_first:
+        files.prepare()
+    if (finished := _load_finished(files, device, backend, ranks)) is not None:
         return finished
     device = torch.device(device)
     with reproducible(device):
         model, task = build(run, device=device, backend=backend)
         check_training(run, task, model.max_length)
-        trainer = Trainer(run, model, task, device)
-        if (checkpoint := files.load_newest()) is not None:
+        trainer = Trainer(run, model, task, device, ranks=ranks, optimizations=optimizations)
+        if (checkpoint := _load_newest(files, ranks)) is not None:
             trainer.restore(*checkpoint, path=files.path)
         elif run.parent is not None:
             inherit_weights(model, run, run.parent, files.path.with_name(run.parent.key))
         _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
         trained = trainer.result()
-        files.save_final(model_tensors(model), {name: getattr(trained, name) for name in _STORED_FIELDS})
+        tensors = whole_tensors(model)
+        if ranks.is_first:
+            files.save_final(tensors, {name: getattr(trained, name) for name in _STORED_FIELDS})
+        if trainer.passes.is_sharded:  # evaluation needs a model that each rank can use alone
+            model, _ = build(run, device=device, backend=backend)
+            load_model(model, tensors, files.weights)
+            trained = replace(trained, model=model)
     return trained
+
+
+def _load_finished(files: RunFolder, device: torch.device | str, backend: str, ranks: Ranks) -> Trained | None:
+    """Return the result of a finished run, or None. Rank 0 decides whether it is finished, and moves damaged files aside."""
+    finished = load_trained(files.path, files.run, device=device, backend=backend) if ranks.is_first else None
+    if not any(ranks.flags_of_first(finished is not None)):
+        return None
+    if ranks.is_first:
+        files.remove_checkpoints()
+    return finished or load_trained(files.path, files.run, device=device, backend=backend)
+
+
+def _load_newest(files: RunFolder, ranks: Ranks) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the contents of the newest intact checkpoint, or None. Rank 0 decides which one it is."""
+    newest = files.load_newest() if ranks.is_first else None
+    (step,) = ranks.numbers_of_first(-1 if newest is None else newest[1].get("step", -1))
+    return newest or (files.load(step) if step >= 0 else None)
 
 
 def load_trained(
@@ -91,34 +125,39 @@ def _run(
     reporter: Reporter,
     should_stop: Callable[[], bool] | None,
 ) -> None:
-    steps = trainer.run.training.steps
+    steps, ranks = trainer.run.training.steps, trainer.ranks
     saved_step, saved_at, save_seconds = trainer.steps_done, time.perf_counter(), 0.0
 
     def save() -> None:
         nonlocal saved_step, saved_at, save_seconds
         begin = time.perf_counter()
         trainer.require_finite()
-        files.save(trainer.steps_done, *trainer.state())
+        contents = trainer.state()
+        if ranks.is_first:
+            files.save(trainer.steps_done, *contents)
         saved_step, saved_at = trainer.steps_done, time.perf_counter()
         save_seconds = saved_at - begin
 
     pace = Pace(trainer.steps_done, steps)
     trainer.model.train()
     while trainer.steps_done < steps:
-        if should_stop is not None and should_stop():
+        if any(ranks.flags_of_first(ranks.is_first and should_stop is not None and should_stop())):
             if trainer.steps_done > saved_step:
                 save()
             raise Stopped("train", trainer.steps_done, steps)
         trainer.step()
         trainer.stopwatch.lap(trainer.steps_done)
         step = trainer.steps_done
-        if reporter.is_due(last=step == steps):
+        is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
+        reports, saves = ranks.flags_of_first(
+            reporter.is_due(last=step == steps),
+            step < steps and (is_late if checkpoint_every is None else step % checkpoint_every == 0),
+        )
+        if reports:
             trainer.require_finite()
             eta = pace.update(step)
             reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta))
         if step % trainer.steps_per_row == 0 or step == steps:
             trainer.require_finite()
-        if step < steps:
-            is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
-            if is_late if checkpoint_every is None else step % checkpoint_every == 0:
-                save()
+        if saves:
+            save()

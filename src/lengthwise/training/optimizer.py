@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lengthwise.config import TrainingConfig
+from lengthwise.training.parallel import separable
 
 
 def decayed(model: nn.Module) -> tuple[list[str], list[str]]:
@@ -35,9 +36,9 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Adam
     """
     parameters = dict(model.named_parameters())
     groups = [
-        {"params": [parameters[name] for name in names], "weight_decay": decay}
+        {"params": group, "weight_decay": decay}
         for names, decay in zip(decayed(model), (config.weight_decay, 0.0), strict=True)
-        if names
+        for group in separable(parameters[name] for name in names)
     ]
     kinds = {p.device.type for p in parameters.values()} | {str(p.dtype) for p in parameters.values()}
     fused = kinds <= {"cpu", "cuda", "torch.float32", "torch.float64", "torch.bfloat16"}

@@ -19,13 +19,15 @@ from lengthwise.training.checkpoint import (
     flatten,
     load_model,
     load_optimizer,
-    model_tensors,
     optimizer_tensors,
     split,
+    whole_tensors,
 )
 from lengthwise.training.numerics import seed_step
 from lengthwise.training.optimizer import learning_rate, make_optimizer
+from lengthwise.training.parallel import NO_OPTIMIZATIONS, Optimizations, passes
 from lengthwise.training.progress import TrainingError
+from lengthwise.training.ranks import ALONE, Ranks
 from lengthwise.training.stopwatch import Stopwatch
 from lengthwise.training.tensor_file import CheckpointError
 from lengthwise.training.tracked import TrackedNumbers
@@ -71,8 +73,18 @@ class Trainer:
     curve, a progress report or a checkpoint needs them.
     """
 
-    def __init__(self, run: Run, model: Model, task: Task, device: torch.device):
-        self.run, self.model, self.task, self.device = run, model, task, device
+    def __init__(
+        self,
+        run: Run,
+        model: Model,
+        task: Task,
+        device: torch.device,
+        *,
+        ranks: Ranks = ALONE,
+        optimizations: Optimizations = NO_OPTIMIZATIONS,
+    ):
+        self.run, self.model, self.task, self.device, self.ranks = run, model, task, device, ranks
+        self.passes = passes(model, ranks, optimizations)
         self.scheme = position_scheme_for(task, run.training.positions)
         self.optimizer = make_optimizer(model, run.training)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -105,50 +117,61 @@ class Trainer:
         return self.scheme.positions(batch.inputs, None, g, training=True)
 
     def step(self) -> None:
-        """Train one step: sample, forward and backward in `accumulation` parts, clip, update."""
+        """Train one step: sample, forward and backward of the parts of the batch, clip, update. Collective."""
         config = self.run.training
         if self.steps_done == 0:
             self.tracked.record(0)
         batch = self.batch()
-        size = len(batch) // config.accumulation
-        slices = [slice(n, n + size) for n in range(0, len(batch), size)]
-        parts = [batch[rows] for rows in slices]
-        all_positions = self.positions(batch)  # drawn for the whole batch, so that `accumulation` does not change them
-        part_positions = [None if all_positions is None else all_positions[rows] for rows in slices]
-        scored = [int(part.scored.sum()) for part in parts]
-        if not sum(scored):
+        all_positions = self.positions(batch)  # drawn for the whole batch, so that its parts do not change them
+        scored = int(batch.scored.sum())
+        if not scored:
             raise TrainingError(f"{self.name}: at step {self.steps_done + 1} the batch has no target that is scored")
+        numbers, slices = zip(*self.ranks.parts(config), strict=True)
+        parts = [batch[rows] for rows in slices]
+        part_positions = [None if all_positions is None else all_positions[rows] for rows in slices]
+        shares = [int(part.scored.sum()) / scored for part in parts]
         if self.device.type != "cpu":
             parts = [self.to_device(part) for part in parts]
             part_positions = [None if p is None else p.to(self.device, non_blocking=True) for p in part_positions]
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.steps_done)
-        seed_step(generator(self.run.seed, "dropout", self.steps_done).initial_seed(), self.device)
         with self.stopwatch:
             losses = []
-            for part, positions, count in zip(parts, part_positions, scored, strict=True):
-                if count:
-                    with self.autocast():
-                        # Weighted so that the sum over the parts is the mean over all scored slots of the batch.
-                        logits = self.model(part.inputs, positions=positions)
-                        loss = self.task.loss(logits, part) * (count / sum(scored))
-                    loss.backward()
-                    losses.append(loss.detach())
-            norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
+            for n, part, positions, share in zip(numbers, parts, part_positions, shares, strict=True):
+                if share or self.ranks.size > 1:  # the other ranks wait for the gradients of every rank
+                    self.seed_dropout(n)
+                    with self.passes.part(is_last=n == numbers[-1]):
+                        losses.append(self.forward_and_backward(part, positions, share))
+            loss = self.ranks.sum(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+            norm = self.passes.clip(self.parameters, config.clip)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        self.loss_and_norm[0, self.steps_done] = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        self.loss_and_norm[0, self.steps_done] = loss
         self.loss_and_norm[1, self.steps_done] = norm
         self.token_slots[self.steps_done] = batch.targets.numel()
         self.steps_done += 1
         self.tracked.record(self.steps_done)
 
+    def forward_and_backward(self, part: Batch, positions: Tensor | None, share: float) -> Tensor:
+        """Add the gradients of a part of the batch. Return its share of the loss, which is the mean over all scored slots."""
+        with self.autocast():
+            logits = self.passes.forward(part.inputs, positions=positions)
+            loss = self.task.loss(logits, part) * share if share else 0.0 * logits.sum()
+        (loss * self.passes.loss_factor if self.ranks.size > 1 else loss).backward()
+        return loss.detach()
+
+    def seed_dropout(self, part: int) -> None:
+        """Seed dropout for a part of the batch, so that it does not depend on the rank that processes the part."""
+        numbers = (self.steps_done, part) if part else (self.steps_done,)
+        seed_step(generator(self.run.seed, "dropout", *numbers).initial_seed(), self.device)
+
     def to_device(self, part: Batch) -> Batch:
         return (part.map(Tensor.pin_memory) if self.device.type == "cuda" else part).to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return a context for bfloat16 on a CUDA device; on other devices everything is computed in float32."""
-        return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+        """Return a context for mixed precision with bfloat16, if the run has it. The default is bfloat16 on a CUDA device only."""
+        precision = self.run.training.precision or ("bfloat16" if self.device.type == "cuda" else "float32")
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
     @property
     def name(self) -> str:
@@ -182,7 +205,7 @@ class Trainer:
         self.steps_checked = self.steps_done
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and further state of a checkpoint.
+        """Return the tensors and further state of a checkpoint. Collective.
 
         Random generators are not included, because every step seeds its own (see `batch` and `step`).
         """
@@ -195,7 +218,7 @@ class Trainer:
             history["tracked"] = self.tracked.recorded(self.steps_done)
         optimizer = optimizer_tensors(self.optimizer, self.model)
         total, busy = self.stopwatch.totals()
-        tensors = flatten(model=model_tensors(self.model), optimizer=optimizer, history=history)
+        tensors = flatten(model=whole_tensors(self.model), optimizer=optimizer, history=history)
         return tensors, {"seconds": total, "busy": busy}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:

@@ -50,4 +50,4 @@ class InlineExecutor(Executor):
         raise KeyboardInterrupt
 
     def close(self) -> None:
-        """Do nothing: there is no other process."""
+        self.worker.close()

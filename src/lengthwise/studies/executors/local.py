@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from lengthwise.child_processes import sigint_blocked
+from lengthwise.child_processes import exit_reason, sigint_blocked
 from lengthwise.config import Local
 from lengthwise.store import Store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
@@ -68,7 +68,8 @@ class _Worker:
     def __init__(self, spec: Spec):
         context = get_context("spawn")
         self.pipe, child_pipe = context.Pipe()
-        self.process = context.Process(target=main, args=(child_pipe, spec), daemon=True)
+        may_have_children = spec.compute.devices_per_run > 1  # which Python does not allow to a daemon
+        self.process = context.Process(target=main, args=(child_pipe, spec), daemon=not may_have_children)
         with sigint_blocked():  # the child inherits this, so Ctrl-C cannot hit it while it starts
             self.process.start()
         child_pipe.close()
@@ -92,7 +93,9 @@ class LocalExecutor(Executor):
         self.error: str | None = None
 
     def workers(self, unfinished: int) -> int:
-        default = 1 if torch.device(self.spec.compute.device).type == "cuda" else cores()
+        compute = self.spec.compute
+        on_cuda = torch.device(compute.device).type == "cuda"
+        default = 1 if on_cuda else max(1, cores() // compute.devices_per_run)
         return min(self.config.workers or default, unfinished)
 
     def start(self, workers: int) -> None:
@@ -155,7 +158,7 @@ class LocalExecutor(Executor):
         worker.pipe.close()
         if worker.exit is not None or self.stopping.is_set() or self.error is not None:
             return
-        reason = _exit_reason(worker.process.exitcode)
+        reason = exit_reason(worker.process.exitcode)
         if worker.key:
             self._handle_death(worker, worker.key, reason)
         else:
@@ -184,13 +187,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _exit_reason(code: int | None) -> str:
-    if code is not None and code < 0:
-        names = {number.value: number.name for number in signal.Signals}
-        return f"killed by {names.get(-code, f'signal {-code}')}"
-    return f"exit code {code}"
 
 
 # ---- in the worker process ---

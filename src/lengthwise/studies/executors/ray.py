@@ -58,7 +58,7 @@ class RayExecutor(RemoteExecutor):
                 raise WorkerError(f"the Ray cluster {address} cannot be used: {reason}") from error
             self.started_ray = True
         self.task = ray.remote(take_one).options(
-            num_cpus=self.config.cpus or self.spec.compute.threads,
+            num_cpus=self.config.cpus or self.spec.compute.threads * self.spec.compute.devices_per_run,
             num_gpus=self.config.gpus,
             max_retries=-1,
             name=f"lengthwise: {self.spec.study}",

@@ -211,7 +211,7 @@ def parameters(config: Slurm, compute: Compute, name: str) -> dict[str, Any]:
         "job_name": name,
         "time": config.minutes,
         "partition": config.partition,
-        "cpus_per_task": compute.threads,
+        "cpus_per_task": compute.threads * compute.devices_per_run,
         "gpus_per_node": int(config.gpus) or None,
         "mem": config.memory,
         "array_parallelism": config.slots,

@@ -145,6 +145,10 @@ def require_consistent(gpus: float, compute: Compute, store: str | None) -> None
     if bool(gpus) != (compute.device != "cpu"):
         fix = "add --device cuda" if gpus else "add --gpus 1"
         raise ConfigError(f"gpus is {gpus:g} but device is {compute.device}; {fix}")
+    if gpus and compute.devices_per_run > 1 and gpus != compute.devices_per_run:
+        raise ConfigError(
+            f"gpus is {gpus:g} but a run has {compute.devices_per_run} devices; use --gpus {compute.devices_per_run}"
+        )
     if store is not None and (make_url(store).password or "password" in make_url(store).query):
         raise ConfigError(
             "the address of the database must not contain a password, because the cluster may write it to a disk; write it into "

@@ -1,0 +1,255 @@
+"""The processes that train and evaluate one run together, one per device.
+
+A worker is rank 0. It alone uses the store and reports what happens. It starts the other ranks when it begins its first run, and
+sends each of them the same commands. If anything goes wrong in one of them, all of them end, and the next run begins with new ones.
+"""
+
+import os
+import pickle
+import shutil
+import signal
+import socket
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import get_context, util
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from lengthwise.child_processes import end_with_parent, exit_reason, sigint_blocked
+from lengthwise.config import ConfigError, Run
+from lengthwise.evaluation import Division, evaluate, shifted, together
+from lengthwise.plugins import load_plugins
+from lengthwise.studies.compute import Compute
+from lengthwise.studies.loading import load_module
+from lengthwise.training import Stopped, train
+from lengthwise.training.numerics import use_process
+from lengthwise.training.ranks import ALONE, Ranks
+
+START_SECONDS = 300.0  # for the import of torch in a process
+END_SECONDS = 10.0  # for another rank to say why it has failed
+PAUSE_SECONDS = 0.05
+# Between two collectives, rank 0 writes scores, for which it waits up to an hour for an unreachable database.
+COLLECTIVE_TIMEOUT = timedelta(hours=2)
+
+
+class RankDied(ValueError):
+    """A process of a run ended. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What another rank needs before its first command: plain data, because it is sent to a process.
+
+    `rendezvous`: a file through which the ranks find each other, in a folder that other users cannot read.
+    """
+
+    compute: Compute
+    plugins: tuple[str, ...]
+    source: str | None
+    rendezvous: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """One run to train and evaluate. `missing`: the questions to answer, as the store has them."""
+
+    run: Run
+    folder: str
+    missing: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The last message of a rank: its error."""
+
+    error: BaseException
+
+
+class RankGroup:
+    """Rank 0's handle of the ranks of its runs. With one device per run it starts nothing."""
+
+    def __init__(self, compute: Compute, plugins: tuple[str, ...], source: str | None):
+        self.compute, self.plugins, self.source = compute, plugins, source
+        self.others: list[tuple[Any, Connection]] = []  # the processes of the ranks 1, 2, ... and the pipes to them
+        self.folder: str | None = None
+
+    @contextmanager
+    def computing(self, run: Run, folder: Path, missing: list[dict[str, Any]]) -> Iterator[Ranks]:
+        """Let all ranks train and evaluate a run, and yield the place of this process among them.
+
+        Raises the error of another rank if there is one, and `RankDied` if another rank ended without an error.
+        """
+        if self.compute.devices_per_run == 1:
+            yield ALONE
+            return
+        try:
+            if not self.others:
+                self._start()
+            for _, pipe in self.others:
+                with suppress(OSError):  # it has ended, which the next collective notices
+                    pipe.send(Command(run, str(folder), missing))
+            yield Ranks(0, self.compute.devices_per_run, self.compute.sharding)
+        except BaseException as error:
+            if isinstance(error, Stopped) and error.phase == "train":
+                raise  # all ranks have stopped after the same step
+            cause = self._cause(END_SECONDS) if _may_come_from_another_rank(error) else None
+            self.close()
+            if cause is not None:
+                raise cause from error
+            raise
+
+    def _start(self) -> None:
+        """Start the other ranks and connect with them."""
+        if dist.is_initialized():
+            raise ConfigError("this process already uses torch.distributed; execute the study in another process")
+        self.folder = tempfile.mkdtemp(prefix="lengthwise-ranks-")
+        setup = Setup(self.compute, self.plugins, self.source, os.path.join(self.folder, "rendezvous"))
+        self.finalizer = util.Finalize(
+            None, self.close, exitpriority=100
+        )  # before Python waits for its child processes
+        context = get_context("spawn")
+        for rank in range(1, self.compute.devices_per_run):
+            pipe, child_pipe = context.Pipe()
+            process = context.Process(target=main, args=(child_pipe, setup, rank), daemon=True)
+            with sigint_blocked():  # the process inherits this, so Ctrl-C cannot hit it while it starts
+                process.start()
+            child_pipe.close()
+            self.others.append((process, pipe))
+        for rank, (_, pipe) in enumerate(self.others, 1):
+            if not pipe.poll(START_SECONDS):
+                raise RankDied(f"the process of device {rank} did not start within {START_SECONDS:.0f} s")
+            try:
+                message = pipe.recv()
+            except EOFError:
+                raise self._cause(END_SECONDS) or RankDied(f"the process of device {rank} did not start") from None
+            if isinstance(message, Failure):
+                raise message.error
+        connect(self.compute, setup.rendezvous, 0)
+
+    def _cause(self, seconds: float) -> BaseException | None:
+        """Return the error of another rank, or how its process ended, if one of them ends within a time."""
+        end = time.monotonic() + seconds
+        while True:
+            died: RankDied | None = None
+            for rank, (process, pipe) in enumerate(self.others, 1):
+                with suppress(EOFError, OSError):
+                    if pipe.poll() and isinstance(message := pipe.recv(), Failure):
+                        return message.error
+                if process.exitcode is not None:
+                    reason = exit_reason(process.exitcode)
+                    died = died or RankDied(f"the process of device {rank} of the run ended ({reason})")
+            if died is not None or time.monotonic() >= end:
+                return died
+            time.sleep(PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """End the other ranks."""
+        for process, _ in self.others:
+            process.kill()
+        for process, pipe in self.others:
+            process.join()
+            pipe.close()
+        self.others.clear()
+        if self.folder is not None:
+            if dist.is_initialized():
+                with suppress(RuntimeError):
+                    dist.destroy_process_group()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+            self.finalizer.cancel()
+
+
+def _may_come_from_another_rank(error: BaseException) -> bool:
+    """Return whether the cause of an error can be that another rank ended, which torch reports as a `RuntimeError`."""
+    return isinstance(error, RuntimeError)
+
+
+def connect(compute: Compute, rendezvous: str, rank: int) -> None:
+    """Connect the ranks of a run by torch's default process group. Collective."""
+    names = [name for _, name in socket.if_nameindex()]
+    for loopback in ("lo", "lo0"):  # all ranks are on this machine, and its host name may not be resolvable
+        if loopback in names:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    device, size = torch.device(compute.device_of(rank)), compute.devices_per_run
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    store = dist.FileStore(rendezvous, size)  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
+
+
+# ---- in the processes of the other ranks ---
+
+
+def main(pipe: Connection, setup: Setup, rank: int) -> None:
+    """Execute the commands of rank 0 until it ends."""
+    for name in ("SIGINT", "SIGTERM", "SIGUSR2"):
+        if hasattr(signal, name):  # rank 0 handles it, and all ranks stop after the same step
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    end_with_parent()
+    try:
+        _follow(pipe, setup, rank)
+    except EOFError:  # rank 0 has ended
+        code = 0
+    except BaseException as error:
+        error.add_note(f"In the process of device {rank}:\n{traceback.format_exc()}")
+        with suppress(OSError):
+            pipe.send(_sendable(error))
+        code = 1
+    os._exit(code)  # destroying the process group would wait for the other ranks
+
+
+def _follow(pipe: Connection, setup: Setup, rank: int) -> None:
+    compute = setup.compute
+    use_process(compute.threads)
+    load_plugins(setup.plugins)
+    if setup.source is not None:
+        load_module(setup.source)
+    pipe.send("ready")
+    connect(compute, setup.rendezvous, rank)
+    ranks = Ranks(rank, compute.devices_per_run, compute.sharding)
+    while True:
+        command: Command = pipe.recv()
+        with suppress(Stopped):
+            _execute(command, compute, ranks)
+
+
+def _execute(command: Command, compute: Compute, ranks: Ranks) -> None:
+    """Do what `Worker.run` does, without the store."""
+    run = command.run
+    trained = train(
+        run,
+        Path(command.folder),
+        device=compute.device_of(ranks.rank),
+        backend=compute.backend,
+        optimizations=compute.optimizations,
+        ranks=ranks,
+    )
+    for config, shift in together(command.missing):
+        evaluate(
+            trained.model,
+            shifted(run.task, shift).build() if shift else trained.task,
+            config,
+            train_length=run.training.train_length,
+            positions=run.training.positions,
+            shift=shift,
+            division=Division(ranks=ranks),
+        )
+
+
+def _sendable(error: BaseException) -> Failure:
+    """Return the message with an error, or with its text if it cannot be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return Failure(RankDied(f"{type(error).__name__}: {error}"))
+    return Failure(error)

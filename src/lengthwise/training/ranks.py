@@ -1,0 +1,83 @@
+"""`Ranks`: the processes that compute one run together, one per device, and what they tell each other.
+
+All ranks execute the same code with the same run. Rank 0 decides when to stop and when to write a checkpoint, reports progress, and
+writes files; the others follow. Where a method is collective, every rank calls it, in the same order.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lengthwise.config import ConfigError, TrainingConfig
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The place of this process among the `size` ranks of a run. torch's default process group connects them, unless there is one.
+
+    `sharding`: how they share the model, a name in `parallel.SHARDINGS`.
+    """
+
+    rank: int = 0
+    size: int = 1
+    sharding: str = "ddp"
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def numbers_of_first(self, *numbers: int) -> tuple[int, ...]:
+        """Return the numbers of rank 0. Collective."""
+        if self.size == 1:
+            return numbers
+        shared = torch.tensor(numbers, dtype=torch.int64)
+        dist.broadcast(shared, 0)
+        return tuple(shared.tolist())
+
+    def flags_of_first(self, *flags: bool) -> tuple[bool, ...]:
+        """Return the flags of rank 0. Collective."""
+        return flags if self.size == 1 else tuple(map(bool, self.numbers_of_first(*flags)))
+
+    def sum(self, own: Tensor) -> Tensor:
+        """Return the sum over all ranks, computed in place. Collective."""
+        if self.size > 1:
+            dist.all_reduce(own)
+        return own
+
+    def gather(self, own: T) -> list[T]:
+        """Return the values of all ranks, by rank. Collective."""
+        if self.size == 1:
+            return [own]
+        values: list[T | None] = [None] * self.size
+        dist.all_gather_object(values, own)
+        return values  # type: ignore[return-value]
+
+    def parts(self, training: TrainingConfig) -> list[tuple[int, slice]]:
+        """Return the numbers and the rows of the parts of a batch that this rank processes, one after another.
+
+        A batch has as many parts as the smallest multiple of `accumulation` that the ranks can share equally. So 4 parts are the
+        same 4 parts on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more parts.
+        """
+        count = math.lcm(training.accumulation, self.size)
+        size, own = training.batch_size, count // self.size
+        numbers = range(self.rank * own, (self.rank + 1) * own)
+        return [(n, slice(size * n // count, size * (n + 1) // count)) for n in numbers]
+
+    def require_enough(self, training: TrainingConfig) -> None:
+        """Raise `ConfigError` if a batch has too few sequences to give every part at least one."""
+        count = math.lcm(training.accumulation, self.size)
+        if training.batch_size < count:
+            with_parts = f" with accumulation {training.accumulation}" if training.accumulation > 1 else ""
+            raise ConfigError(
+                f"{self.size} devices per run{with_parts} divide a batch into {count} parts, so batch_size must be at least "
+                f"{count}, got {training.batch_size}; use fewer devices per run, or a larger batch"
+            )
+
+
+ALONE = Ranks()
