@@ -17,9 +17,9 @@ Two evaluations are compared in turn in one process. A figure is the median over
 
 import argparse
 import multiprocessing
-import resource
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,7 +44,9 @@ def run_of(name: str, train_length: int, **settings: Any) -> Run:
 
 
 def megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    """Return the highest resident memory of this process. (`ru_maxrss` would begin with that of the process that started it.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
 
 
 def growth(name: str, train_length: int, times: int, answer: Any) -> None:

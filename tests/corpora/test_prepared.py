@@ -57,6 +57,15 @@ def test_every_file_that_is_missing_or_damaged_is_named(corpus: Path) -> None:
     assert found(corpus) == []
 
 
+def test_a_share_of_validation_that_cannot_be(corpus: Path) -> None:
+    """The manifest's hash does not contain it, because it only says how the splits were made."""
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    for share in (0.0, 7.0):
+        (corpus / "manifest.json").write_text(json.dumps(manifest | {"validation": share}))
+        with pytest.raises(ConfigError, match="is damaged: its validation must be above 0 and below 1"):
+            PreparedCorpus(corpus)
+
+
 def test_numbers_that_are_no_tokens_are_noticed_while_reading(corpus: Path) -> None:
     name = "train-00001.tokens"
     (corpus / name).write_bytes(b"\xff" * (corpus / name).stat().st_size)

@@ -93,6 +93,7 @@ class TestJSONLines:
             (b'{"text": "a"', "is not a JSON object (Expecting"),
             (b"\xff\xfe{", "is not a JSON object"),
             (b"[" * 100_000, "nested too deeply"),
+            (b'{"text": "a", "id": ' + b"1" * 5000 + b"}", "a number with thousands of digits"),
             (b'{"text": "\\ud800"}', "half of a surrogate pair"),
         ],
     )
@@ -134,6 +135,14 @@ class TestParquet:
         assert [d.origin for d in found[:7] if isinstance(d, Document)] == [row["meta"]["repo"] for row in rows]
         assert isinstance(found[7], Invalid)
         assert found[7].name == "a.parquet, row 8"
+
+    def test_rows_that_are_not_utf_8(self, tmp_path: Path) -> None:
+        text = pa.array([b"good", b"\xff\xfe", b"good too"]).cast(pa.binary())
+        column = pa.Array.from_buffers(pa.string(), 3, text.buffers())  # as other writers leave it
+        pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+        found = records(tmp_path / "a.parquet")
+        assert [d.data for d in found if isinstance(d, Document)] == [b"good", b"good too"]
+        assert found[1] == Invalid("a.parquet, row 2", "it is not UTF-8 text")
 
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"text": ["a" * 1000, "b"] * 100}), tmp_path / "good.parquet", compression=None)

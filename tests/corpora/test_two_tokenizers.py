@@ -66,8 +66,9 @@ def run_on(path: str) -> Run:
 
 def test_another_tokenizer_of_the_same_size_is_refused(corpora: list[str]) -> None:
     run = run_on(corpora[0])
-    with pytest.raises(ConfigError, match="has another tokenizer than the trained task, so the same token IDs mean"):
+    with pytest.raises(ConfigError, match="has another tokenizer than the trained task Text.*, so the same") as caught:
         check_lengths(run, [16], [{"path": corpora[1]}])
+    assert corpora[0] in str(caught.value) and corpora[1] in str(caught.value)
     (child,) = continued([run], steps=0, task=choose(Text, path=corpora[1], chunk=64))
     with pytest.raises(ConfigError, match="has another tokenizer than the parent run"):
         Study(name="two", runs=(run, child), evaluation=EvaluationConfig(lengths=(16,), tokens=64)).check()

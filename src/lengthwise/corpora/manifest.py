@@ -167,6 +167,8 @@ def _check(manifest: Manifest) -> None:
         raise ConfigError(f"its type {manifest.dtype!r} does not hold {manifest.target_size} tokens")
     if not 0 < manifest.target_size <= manifest.vocab_size <= 1 << 32 or not 0 <= manifest.bos < manifest.vocab_size:
         raise ConfigError("its sizes do not fit together")
+    if not 0 < manifest.validation < 1:
+        raise ConfigError(f"its validation must be above 0 and below 1, got {manifest.validation}")
     hashes = [manifest.tokenizer_sha256, manifest.counts_sha256, *manifest.files.values()]
     for name in SPLITS:
         split = manifest.split(name)

@@ -49,6 +49,12 @@ WITHOUT_THREADS = {"TOKENIZERS_PARALLELISM": "false"}  # processes work in paral
 Show = Callable[[str, float, float], None]
 
 
+def _has_tokens(path: Path) -> bool:
+    """Return whether a file of an unfinished preparation has tokens or belongs to a tokenizer."""
+    is_content = path.suffix in (".part", ".tokens") or path.parent.name.startswith("tokenizer-")
+    return is_content and path.is_file() and path.stat().st_size > 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
     """What to prepare.
@@ -96,7 +102,7 @@ class Preparation:
                 try:
                     return self._run(work, show)
                 except ConfigError:
-                    if not any(path.is_file() and path.name != "lock" for path in work.rglob("*")):
+                    if not any(_has_tokens(path) for path in work.rglob("*")):
                         shutil.rmtree(work)  # nothing is finished that a corrected call could use
                     raise
         except OSError as error:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lengthwise.corpora.sources.listing import reason, signature
-from lengthwise.values import ConfigError, near_miss
+from lengthwise.values import ConfigError, json_problem, near_miss
 
 MAX_LINE = 1 << 28  # bytes; the longest books of NarrativeQA have some megabytes
 MAX_UNPACKED = 1 << 30  # bytes of a file in a zip archive, which is held in memory
@@ -192,8 +192,7 @@ def parsed(line: bytes) -> dict[str, Any]:
             f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); give a file of JSON lines"
         ) from None
     except (ValueError, RecursionError) as error:
-        problem = getattr(error, "msg", "it is nested too deeply")
-        raise ConfigError(f"it is not a JSON object ({problem}); write one object per line") from None
+        raise ConfigError(f"it is not a JSON object ({json_problem(error)}); write one object per line") from None
     if not isinstance(values, dict):
         raise ConfigError(f"it must be a JSON object, got a {type(values).__name__}; write one object per line")
     return values

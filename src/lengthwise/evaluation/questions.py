@@ -80,7 +80,8 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
         raise ConfigError(
             f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave prompt out"
         )
-    for test_task in (task, *(shifted(run.task, shift).build() for shift in shifts)):
+    for choice in (run.task, *(shifted(run.task, shift) for shift in shifts)):
+        test_task: Task = task if choice is run.task else choice.build()
         prompts = [prompt] if prompt and isinstance(test_task, PrefixTask) and test_task.prefixes_are_examples() else []
         all_lengths = dict.fromkeys([*lengths, *prompts])
         scheme = position_scheme_for(task, run.training.positions)
@@ -90,8 +91,8 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
                 raise ConfigError(f"a shift must keep the {name} {own} of the trained model, got {other}")
         if not same_tokenizer(test_task, task):
             raise ConfigError(
-                f"the shifted task {test_task.__class__.__name__} has another tokenizer than the trained task, so the same token "
-                "IDs mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+                f"the shifted task {choice.label} has another tokenizer than the trained task {run.task.label}, so the same token IDs "
+                "mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
             )
 
 

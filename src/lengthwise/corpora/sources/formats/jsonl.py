@@ -8,7 +8,7 @@ from lengthwise.corpora.sources.base import MAX_DOCUMENT, Invalid, Piece, Record
 from lengthwise.corpora.sources.compression import SUFFIXES, open_stream
 from lengthwise.corpora.sources.formats.base import Format
 from lengthwise.corpora.sources.formats.plain import BYTE_ORDER_MARK
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, json_problem
 
 MAX_LINE = 2 * MAX_DOCUMENT  # bytes; escapes make a line longer than its text
 
@@ -52,9 +52,7 @@ def _parsed(line: bytes, where: str, options: SourceOptions) -> Record:
     try:
         values = json.loads(line.decode())  # of bytes, `json` would guess the encoding
     except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", None) or ("it is nested too deeply" if isinstance(error, RecursionError) else "")
-        reason = reason or "it is not UTF-8"
-        return Invalid(where, f"it is not a JSON object ({reason}); write one object per line")
+        return Invalid(where, f"it is not a JSON object ({json_problem(error)}); write one object per line")
     if not isinstance(values, dict):
         return Invalid(where, f"it must be a JSON object, got a {type(values).__name__}; write one object per line")
     return record(values, where, options)

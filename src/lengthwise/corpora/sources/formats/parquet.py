@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lengthwise.corpora.sources.base import Piece, Record, SourceOptions, missing_package, record
+from lengthwise.corpora.sources.base import Invalid, Piece, Record, SourceOptions, missing_package, record
 from lengthwise.corpora.sources.formats.base import Format
 from lengthwise.values import ConfigError, near_miss
 
 ROWS = 256  # that are decoded at once
+NOT_TEXT = "it is not UTF-8 text"
 
 
 class Parquet(Format):
@@ -29,11 +30,25 @@ class Parquet(Format):
             row = sum(file.metadata.row_group(n).num_rows for n in range(piece.start))
             try:
                 for batch in file.iter_batches(ROWS, row_groups=groups, columns=needed, use_threads=False):
-                    for values in batch.to_pylist():
+                    for values in _rows(batch):
                         row += 1
-                        yield record(values, f"{piece.file}, row {row}", options)
+                        name = f"{piece.file}, row {row}"
+                        yield record(values, name, options) if values is not None else Invalid(name, NOT_TEXT)
             except (OSError, ValueError) as error:  # the errors of pyarrow derive from these
                 raise _damaged(path, error) from error
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any] | None]:
+    """Yield the rows of a batch. A row with a string that is not UTF-8 is None."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:
+        for n in range(batch.num_rows):
+            try:
+                (values,) = batch.slice(n, 1).to_pylist()
+            except UnicodeDecodeError:
+                values = None
+            yield values
 
 
 def _column(name: str, known: set[str], path: Path) -> str:
