@@ -49,6 +49,7 @@ def on_this_machine(runs: int, seconds: float, workers: int = 2) -> dict[str, An
         outcome = execute(stand_in(runs, seconds), folder, executor=Local(workers=workers), on_event=listen)
         wall = time.perf_counter() - begin
     assert outcome.counts["done"] == runs
+    assert inside >= runs * seconds, "every run waits"
     between = workers * (times[-1] - times[0])
     return {
         "runs": runs,

@@ -13,10 +13,8 @@ import torch
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig, choose
 from lengthwise.encodings import NoPE
 from lengthwise.studies import Study, grid
+from lengthwise.tasks.base import Batch
 from lengthwise.tasks.copy import Copy
-from lengthwise.tasks.pairs import Pairs
-
-BATCH_SIZE = 7  # evaluation has other batches
 
 
 class WaitAndCopy(Copy):
@@ -36,10 +34,11 @@ class WaitAndCopy(Copy):
         super().__init__(symbols=symbols, pattern=pattern, times=times)
         self.seconds = seconds
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
-        if count == BATCH_SIZE:
-            time.sleep(self.seconds)
-        return super().draw(generator, count, length)
+    def training_batch(
+        self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
+    ) -> Batch:
+        time.sleep(self.seconds)
+        return super().training_batch(generator, batch, shortest, longest, dims=dims)
 
 
 def study(runs: int = 500, seconds: float = 1.0) -> Study:
@@ -51,7 +50,7 @@ def study(runs: int = 500, seconds: float = 1.0) -> Study:
             [choose(WaitAndCopy, seconds=seconds)],
             seeds=runs,
             model=ModelConfig(d_model=4, num_layers=1, num_heads=1),
-            training=TrainingConfig(train_length=2, steps=1, batch_size=BATCH_SIZE),
+            training=TrainingConfig(train_length=2, steps=1, batch_size=4),
         ),
         evaluation=EvaluationConfig(lengths=(2, 4), examples=4),
     )
