@@ -102,7 +102,7 @@ class Ray(ExecutorConfig):
     name = "ray"
     address: str | None = None
     cpus: float | None = None
-    """CPUs that Ray reserves for each run. [default: --threads]"""
+    """CPUs that Ray reserves for each run. [default: --threads times --devices-per-run]"""
     gpus: float = 0
     """GPUs for each run. On Ray, it may be a fraction."""
 

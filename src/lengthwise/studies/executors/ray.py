@@ -55,7 +55,10 @@ class RayExecutor(RemoteExecutor):
             except (ConnectionError, RuntimeError, ValueError) as error:
                 address = self.config.address or "started here"
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise WorkerError(f"the Ray cluster {address} cannot be used: {reason}") from error
+                raise WorkerError(
+                    f"the Ray cluster {address} cannot be used: {reason}; start it, or correct the address (a cluster with token "
+                    "authentication needs RAY_AUTH_MODE=token)"
+                ) from error
             self.started_ray = True
         self.task = ray.remote(take_one).options(
             num_cpus=self.config.cpus or self.spec.compute.threads * self.spec.compute.devices_per_run,
