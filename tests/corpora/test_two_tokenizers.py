@@ -66,7 +66,7 @@ def run_on(path: str) -> Run:
 
 def test_another_tokenizer_of_the_same_size_is_refused(corpora: list[str]) -> None:
     run = run_on(corpora[0])
-    with pytest.raises(ConfigError, match="has another tokenizer than the trained task Text.*, so the same") as caught:
+    with pytest.raises(ConfigError, match=r"has another tokenizer than the trained task Text.*, so the same") as caught:
         check_lengths(run, [16], [{"path": corpora[1]}])
     assert corpora[0] in str(caught.value) and corpora[1] in str(caught.value)
     (child,) = continued([run], steps=0, task=choose(Text, path=corpora[1], chunk=64))

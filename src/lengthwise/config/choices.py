@@ -107,6 +107,12 @@ class Choice:
         shown = shown_settings(self.cls, {k: v for k, v in self.settings if k not in skip})
         return f"{self.name}({shown})" if shown else self.name
 
+    @property
+    def located_label(self) -> str:
+        """Return the label with the path of the choice's data, if it has one, for messages about two of them."""
+        path = dict(self.settings).get("path")
+        return f"{self.label} of {path}" if path else self.label
+
 
 def choose(make: type, **settings: Any) -> Choice:
     """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.

@@ -91,8 +91,8 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
                 raise ConfigError(f"a shift must keep the {name} {own} of the trained model, got {other}")
         if not same_tokenizer(test_task, task):
             raise ConfigError(
-                f"the shifted task {choice.label} has another tokenizer than the trained task {run.task.label}, so the same token IDs "
-                "mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+                f"the shifted task {choice.located_label} has another tokenizer than the trained task "
+                f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
             )
 
 
