@@ -92,7 +92,9 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
         if not same_tokenizer(test_task, task):
             raise ConfigError(
                 f"the shifted task {choice.located_label} has another tokenizer than the trained task "
-                f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+                f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same tokenizer "
+                "(lengthwise tokenize --tokenizer FOLDER)"
+                "(lengthwise tokenize --tokenizer FOLDER)"
             )
 
 

@@ -104,7 +104,8 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
     if not same_tokenizer(task, parent_task):
         raise ConfigError(
             f"{run.task.located_label} has another tokenizer than the parent run, which was trained on "
-            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's tokenizer (lengthwise tokenize --tokenizer FOLDER)"
+            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's tokenizer "
+            "(lengthwise tokenize --tokenizer FOLDER)"
         )
 
 
