@@ -87,6 +87,11 @@ def origin(file: str) -> str:
     )
 
 
+def spread(figures: dict[str, float]) -> str:
+    """Return a ratio with its range."""
+    return f"{figures['ratio']:.2f} ({figures['ratio_low']:.2f}-{figures['ratio_high']:.2f})"
+
+
 def label(name: str) -> str:
     return LABELS.get(name, name)
 
@@ -367,6 +372,22 @@ def training_loop(figures: dict[str, Any]) -> Rows:
     for name, entry in figures.items():
         low, high = (100 * entry[end] for end in ("low", "high"))
         rows.append([name, f"{100 * entry['overhead']:.2f} ({low:.2f}-{high:.2f})"])
+    return rows
+
+
+@table("several_devices")
+def several_devices(figures: dict[str, Any]) -> Rows:
+    rows = [["encoding", "DDP (range)", "FSDP2 (range)"]]
+    for name in dict.fromkeys(key.partition(", ")[0] for key in figures):
+        rows.append([label(name), *(spread(figures[f"{name}, {kind}"]) for kind in ("ddp", "fsdp"))])
+    return rows
+
+
+@table("long_evaluation")
+def long_evaluation(figures: dict[str, Any]) -> Rows:
+    rows = [["encoding", "memory (range)", "time in parts (range)", "time with the same targets (range)"]]
+    for name, found in figures.items():
+        rows.append([label(name), *(spread(found[part]) for part in ("memory", "parts", "protocols"))])
     return rows
 
 
