@@ -311,20 +311,21 @@ def test_output_that_was_closed_before_the_start(place: Path) -> None:
 
 
 @pytest.fixture
-def other_schema(finished: Path, place: Path) -> Path:
-    """The finished results, as another version of the program would have left them."""
+def newer_tables(finished: Path, place: Path) -> Path:
+    """The finished results, as a newer version of the program would have left them."""
     copy = place / "future" / "results.db"
     with sqlite3.connect(finished / "results.db") as source, sqlite3.connect(copy) as target:
         source.backup(target)
     with sqlite3.connect(copy) as target:
-        target.execute("UPDATE lengthwise SET schema_version = 999")
+        target.execute("UPDATE lengthwise_schema SET version_num = '999'")
     target.close()
     return place / "future"
 
 
-def test_another_schema_version(here: Call, other_schema: Path) -> None:
-    plainly(here("list", "runs", "--results", other_schema), "999")
-    plainly(here(*COMPARE, "--results", other_schema), "999")
+def test_newer_tables(here: Call, newer_tables: Path) -> None:
+    plainly(here("list", "runs", "--results", newer_tables), "999")
+    plainly(here(*COMPARE, "--results", newer_tables), "999")
+    plainly(here("upgrade", "--results", newer_tables), "999")
 
 
 def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

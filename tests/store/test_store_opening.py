@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from lengthwise.store import SCHEMA_VERSION, StoreError, StoreWarning, open_store, reading
+from lengthwise.store import StoreError, StoreWarning, open_store, reading
 
 
 def refused(where: str | Path, create: bool = True, timeout: float = 0.2) -> str:
@@ -133,34 +133,6 @@ def test_damaged_text(results: Path, text: bytes) -> None:
             counts = store.progress("s")
         assert counts == {"pending": 0, "running": 0, "done": 0, "failed": 0}
     assert all(len(str(warning.message)) < 200 for warning in said)
-
-
-@pytest.mark.parametrize(
-    ("version", "words"),
-    [
-        (
-            SCHEMA_VERSION + 1,
-            f"has schema version {SCHEMA_VERSION + 1}, but this lengthwise reads only version {SCHEMA_VERSION}; upgrade lengthwise",
-        ),
-        (
-            1,
-            f"has schema version 1, but this lengthwise reads only version {SCHEMA_VERSION}; use the version of "
-            "lengthwise that wrote it",
-        ),
-        (
-            0,
-            f"has schema version none, but this lengthwise reads only version {SCHEMA_VERSION}; use the version of "
-            "lengthwise that wrote it",
-        ),
-    ],
-)
-@pytest.mark.parametrize("create", [True, False])
-def test_another_schema_version(results: Path, version: int, words: str, create: bool) -> None:
-    with sqlite3.connect(results / "results.db") as raw:
-        raw.execute("UPDATE lengthwise SET schema_version = ?", (version,))
-    message = refused(results, create)
-    assert message.startswith(str(results / "results.db"))
-    assert words in message
 
 
 def test_a_folder_in_the_file_s_place(tmp_path: Path) -> None:
@@ -317,7 +289,11 @@ def test_a_run_that_was_claimed_too_often_begins_anew(results: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("INSERT INTO lengthwise (schema_version) VALUES (1)", "is damaged (it has 2 schema versions instead of one)"),
+        (
+            "INSERT INTO lengthwise DEFAULT VALUES",
+            "is damaged (its table 'lengthwise' has more than one row instead of one)",
+        ),
+        ("DELETE FROM lengthwise", "is damaged (its table 'lengthwise' has no row instead of one)"),
         ("DROP TABLE curve", "is damaged (it lacks the table 'curve')"),
         (
             "ALTER TABLE studies DROP COLUMN published",

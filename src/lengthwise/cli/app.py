@@ -36,6 +36,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "retry",
     "cancel",
     "drop",
+    "upgrade",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

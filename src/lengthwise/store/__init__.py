@@ -20,15 +20,13 @@ from lengthwise.store.errors import (
     Unstorable,
 )
 from lengthwise.store.folders import delete_run, results_id, results_option, run_folder, store_option
-from lengthwise.store.opening import open_results, open_store
+from lengthwise.store.opening import Upgrade, open_results, open_store, upgrade_results
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
-from lengthwise.store.schema import SCHEMA_VERSION
 from lengthwise.store.workers import worker_name
 
 __all__ = [
     "CANCELLED",
-    "SCHEMA_VERSION",
     "STATUSES",
     "Activity",
     "BadFolder",
@@ -45,6 +43,7 @@ __all__ = [
     "StoreWarning",
     "StudyRow",
     "Unstorable",
+    "Upgrade",
     "delete_run",
     "open_results",
     "open_store",
@@ -52,5 +51,6 @@ __all__ = [
     "results_option",
     "run_folder",
     "store_option",
+    "upgrade_results",
     "worker_name",
 ]

@@ -23,6 +23,10 @@ class StoreWarning(UserWarning):
     """A row of a database cannot be read and is skipped. The message is one line of ASCII."""
 
 
+class OldTables(StoreError):
+    """The tables are of an older revision, which `lengthwise upgrade` upgrades. The message does not say so."""
+
+
 class Unstorable(StoreError):
     """A value cannot be stored, or could not be read back. The database is intact; the caller must correct the value."""
 

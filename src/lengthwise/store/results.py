@@ -190,6 +190,7 @@ class Store:
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
+            self._database.require_newest(connection)  # another process may have upgraded them
             return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:

@@ -1,4 +1,6 @@
-"""The tables, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined in `rows.py`.
+"""The tables of the newest revision, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined in `rows.py`.
+
+A new database gets these tables at once. An older one gets them by the revisions in `migrations/`.
 
 A run's status is not stored. A run is running while a living worker holds it, failed while it has an error, done when it is
 trained and every question of its study has a score, and pending otherwise. So a study that adds a length makes its runs pending.
@@ -7,23 +9,45 @@ trained and every question of its study has a score, and pending otherwise. So a
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, Table, Text, and_
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    and_,
+)
 from sqlalchemy.types import TypeEngine
 
 from lengthwise.store import checks
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
 from lengthwise.store.shapes import QUESTION
 
-SCHEMA_VERSION = 5
-"""The version of the tables below, which every database stores. It rises with each change of the tables, and databases of any
-other version are refused."""
+REVISION = 1
+"""The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and databases of any
+other revision are refused."""
 
 tables = MetaData()
 
+# One row with the revision, in the form that Alembic expects.
+version = Table(
+    "lengthwise_schema",
+    tables,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="lengthwise_schema_pkc"),
+)
+
+# One row.
 about = Table(
     "lengthwise",
     tables,
-    Column("schema_version", Integer, primary_key=True, autoincrement=False),
     Column("results_id", Text),  # of the results folder, if the database is elsewhere; see `folders.results_id`
 )
 

@@ -19,6 +19,18 @@ DATABASES: tuple[type[Database], ...] = (
 
 def open_database(where: str | Path, create: bool, timeout: float) -> Database:
     """Open the database at a URL, or the SQLite database of a folder or file. See `open_store`."""
+    database = connect(where, create, timeout)
+    try:
+        with database.errors():
+            database.check(create)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def connect(where: str | Path, create: bool, timeout: float) -> Database:
+    """Return a database whose tables are not checked. The arguments are those of `open_database`."""
     if not is_url(where):
         require_no_address("the results folder", where)  # a URL that was converted to a path
         return SQLite.open_file(Path(where), create, timeout)

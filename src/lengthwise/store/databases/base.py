@@ -1,18 +1,24 @@
 """`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from sqlalchemy import URL, Connection, Engine, insert, inspect, select, text
+from sqlalchemy import URL, Connection, Engine, MetaData, Table, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
+from lengthwise.store import schema
 from lengthwise.store.checks import escaped
-from lengthwise.store.errors import StoreError, damaged, read_only, store_errors
-from lengthwise.store.schema import SCHEMA_VERSION, about, tables
+from lengthwise.store.errors import OldTables, StoreError, damaged, read_only, store_errors
+
+_REVISION = re.compile("[1-9][0-9]{0,8}")
+_STORED_REVISIONS = select(schema.version.c.version_num).limit(2)
+_VERSION_TABLE = MetaData()
+schema.version.to_metadata(_VERSION_TABLE)
 
 
 class Database(ABC):
@@ -37,7 +43,11 @@ class Database(ABC):
     @classmethod
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        """Open the database at an address, as `open_store` describes. Raises `StoreError`."""
+        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises `StoreError`."""
+
+    @abstractmethod
+    def check(self, create: bool) -> None:
+        """Raise `StoreError` unless the database has our tables. With `create`, create them in an empty database."""
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> str | None:
@@ -53,6 +63,10 @@ class Database(ABC):
     @abstractmethod
     def lock_creation(self, connection: Connection) -> None:
         """Make other processes wait until the transaction ends, so that two cannot both create the tables."""
+
+    @abstractmethod
+    def begin_upgrade(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction that may change the tables. Until it ends, no table can be created and no run be claimed."""
 
     @abstractmethod
     def begin_reading(self, connection: Connection) -> None:
@@ -99,42 +113,78 @@ class Database(ABC):
         """Create the tables unless they exist."""
         self.lock_creation(connection)
         if not self.has_tables(connection):
-            tables.create_all(connection)
-            connection.execute(insert(about).values(schema_version=SCHEMA_VERSION))
+            schema.tables.create_all(connection)
+            connection.execute(insert(schema.version).values(version_num=str(schema.REVISION)))
+            connection.execute(insert(schema.about))
 
     def has_tables(self, connection: Connection) -> bool:
         """Return whether the database has the tables; False if it is empty.
 
-        Raises `StoreError` for tables of another program, of another schema version, or that are damaged.
+        Raises `OldTables` for tables of an older revision, and `StoreError` for tables of another program, of a newer revision, or
+        that are damaged.
         """
-        self.require_plain(connection)
+        revision = self.revision(connection)
+        if revision is not None:
+            self._require_newest(revision)
+        self.require_plain(connection, schema.tables)
+        if revision is None:
+            return False
+        if lacking := sorted(set(schema.tables.tables) - set(inspect(connection).get_table_names())):
+            raise StoreError(damaged(self.name, f"it lacks the table {lacking[0]!r}"))
+        for table in schema.tables.sorted_tables:
+            self._require_columns(connection, table)
+        self._require_one_row(schema.about, len(connection.execute(select(schema.about).limit(2)).all()))
+        return True
+
+    def revision(self, connection: Connection) -> int | None:
+        """Return the revision of the tables, and None if there are none.
+
+        Raises `StoreError` for tables of another program, or if the revision is damaged.
+        """
+        self.require_plain(connection, _VERSION_TABLE)
         existing = inspect(connection).get_table_names()
-        if about.name not in existing:
+        if schema.version.name not in existing:
+            if schema.about.name in existing:
+                raise StoreError(
+                    f"{self.name} has no revision of its tables, so an early version of lengthwise wrote it; use that version, or "
+                    "give another folder"
+                )
             if existing and not self.shared:
                 raise StoreError(
                     f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another folder "
                     "or file"
                 )
-            return False
-        versions = [number for number in connection.scalars(select(about.c.schema_version)) if isinstance(number, int)]
-        found = max(versions, default=0)
-        if len(versions) > 1:
-            raise StoreError(damaged(self.name, f"it has {len(versions)} schema versions instead of one"))
-        if found != SCHEMA_VERSION:
-            advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the version of lengthwise that wrote it"
-            raise StoreError(
-                f"{self.name} has schema version {found or 'none'}, but this lengthwise reads only version {SCHEMA_VERSION}; "
-                f"{advice}, or give another folder"
-            )
-        if lacking := sorted(set(tables.tables) - set(existing)):
-            raise StoreError(damaged(self.name, f"it lacks the table {lacking[0]!r}"))
-        for table in tables.sorted_tables:
-            columns = {column["name"] for column in inspect(connection).get_columns(table.name)}
-            if lacking := sorted(set(table.c.keys()) - columns):
-                raise StoreError(damaged(self.name, f"its table {table.name!r} lacks the column {lacking[0]!r}"))
-        return True
+            return None
+        self._require_columns(connection, schema.version)
+        stored = connection.scalars(_STORED_REVISIONS).all()
+        self._require_one_row(schema.version, len(stored))
+        if not isinstance(stored[0], str) or not _REVISION.fullmatch(stored[0]):
+            raise StoreError(damaged(self.name, f"the revision of its tables is {escaped(stored[0])} and not a number"))
+        return int(stored[0])
 
-    def require_plain(self, connection: Connection) -> None:
+    def require_newest(self, connection: Connection) -> None:
+        """Raise `StoreError` if the tables were upgraded since the database was opened."""
+        if connection.scalars(_STORED_REVISIONS).all() != [str(schema.REVISION)]:
+            self.has_tables(connection)
+
+    def _require_newest(self, revision: int) -> None:
+        described = f"{self.name} has revision {revision} of the tables, but this lengthwise reads only revision {schema.REVISION}"
+        if revision < schema.REVISION:
+            raise OldTables(described)
+        if revision > schema.REVISION:
+            raise StoreError(f"{described}; upgrade lengthwise, or give another folder")
+
+    def _require_columns(self, connection: Connection, table: Table) -> None:
+        columns = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        if lacking := sorted(set(table.c.keys()) - columns):
+            raise StoreError(damaged(self.name, f"its table {table.name!r} lacks the column {lacking[0]!r}"))
+
+    def _require_one_row(self, table: Table, rows: int) -> None:
+        if rows != 1:
+            count = "more than one row" if rows else "no row"
+            raise StoreError(damaged(self.name, f"its table {table.name!r} has {count} instead of one"))
+
+    def require_plain(self, connection: Connection, tables: MetaData) -> None:
         """Raise `StoreError` for views, triggers, generated columns and checks at our tables.
 
         They run code of the database's author when rows are read or written, and that code may never end.

@@ -2,6 +2,8 @@
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -11,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError, StoreUnreachable, first_line, locked
+from lengthwise.store.schema import version
 from lengthwise.values import EXAMPLE, without_secrets
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
@@ -46,16 +49,16 @@ class PostgreSQL(Database):
             ) from error
         except (SQLAlchemyError, TypeError, ValueError):
             raise StoreError(f"the URL of {name} has invalid options; write a URL such as {EXAMPLE}") from None
-        try:
-            with database.errors(), database.engine.begin() as connection:
-                if create:
-                    database.create_tables(connection)
-                if not database.has_tables(connection):
-                    raise StoreError(f"{name} has no results; run a study first, or give the database that has results")
-        except BaseException:
-            database.close()
-            raise
         return database
+
+    def check(self, create: bool) -> None:
+        with self.engine.begin() as connection:
+            if create:
+                self.create_tables(connection)
+            if not self.has_tables(connection):
+                raise StoreError(
+                    f"{self.name} has no results; run a study first, or give the database that has results"
+                )
 
     def explain(self, error: DBAPIError) -> str | None:
         found = getattr(error.orig, "sqlstate", "")
@@ -82,6 +85,14 @@ class PostgreSQL(Database):
 
     def lock_creation(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATION_LOCK})
+
+    @contextmanager
+    def begin_upgrade(self) -> Iterator[Connection]:
+        with self.begin(writes=True) as connection:
+            self.lock_creation(connection)
+            if self.revision(connection) is not None:
+                connection.execute(text(f"LOCK TABLE {version.name}"))  # who claims a run reads it first
+            yield connection
 
     def begin_reading(self, connection: Connection) -> None:
         """Do nothing: reading waits for no lock."""

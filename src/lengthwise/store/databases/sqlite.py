@@ -10,16 +10,19 @@ import shutil
 import sqlite3
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, select, text
+from sqlalchemy import URL, Connection, Engine, MetaData, create_engine, event, select, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
+from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite_file import (
@@ -31,7 +34,6 @@ from lengthwise.store.databases.sqlite_file import (
     require_local,
 )
 from lengthwise.store.errors import StoreError, StoreGone, damaged, first_line, locked, read_only
-from lengthwise.store.schema import about, tables
 
 
 class SQLite(Database):
@@ -58,7 +60,7 @@ class SQLite(Database):
             require_local(path)
         prepare(path, create)
         database = cls(str(path), URL.create("sqlite", database=str(path)).render_as_string(), timeout)
-        database.path, database.scratch = path, None
+        database.path, database.scratch, database.identity = path, None, None
         writable = os.access(path if path.exists() else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
         if create and not writable:
             raise StoreError(read_only(str(path)))
@@ -68,25 +70,19 @@ class SQLite(Database):
                 database.engine = _engine(path, "mode=rwc" if create else "mode=rw", timeout)
             else:
                 database.engine, database.scratch = _reader(path, timeout)
-            try:
-                database.check(create)
-            except BaseException:
-                database.close()
-                raise
-        database.identity = identity(path)
         return database
 
     def check(self, create: bool) -> None:
-        """Raise `StoreError` unless the database has our tables. With `create`, create them in an empty database."""
         with self.begin(writes=False) as connection:
-            if self.has_tables(connection):
-                return
-        if not create:
+            exists = self.has_tables(connection)
+        if not exists and not create:
             raise StoreError(f"{self.name} is empty; run a study first, or give the folder that has results")
-        # The file is empty, so changing it cannot damage another program's database.
-        _use_write_ahead_log(self.engine, self.timeout)
-        with self.begin(writes=True) as connection:
-            self.create_tables(connection)
+        if not exists:
+            # The file is empty, so changing it cannot damage another program's database.
+            _use_write_ahead_log(self.engine, self.timeout)
+            with self.begin(writes=True) as connection:
+                self.create_tables(connection)
+        self.identity = identity(self.path)
 
     def close(self) -> None:
         super().close()
@@ -100,9 +96,22 @@ class SQLite(Database):
     def lock_creation(self, connection: Connection) -> None:
         """Do nothing: the writing transaction has locked the file."""
 
+    @contextmanager
+    def begin_upgrade(self) -> Iterator[Connection]:
+        """Begin without foreign keys: SQLite changes a table by replacing it, which must not delete the rows that refer to it."""
+        with self.engine.execution_options(writes=True).connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("PRAGMA foreign_keys=OFF")  # has no effect inside of a transaction
+            with connection.begin():
+                yield connection
+                if (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").first()) is not None:
+                    reason = f"its table {escaped(broken[0])} refers to a row of {escaped(broken[2])} that is missing"
+                    raise StoreError(damaged(self.name, reason))
+
     def begin_reading(self, connection: Connection) -> None:
         """Read one row: BEGIN locks the file for writers, but readers get their lock when they read the first row."""
-        connection.execute(select(about).limit(1))
+        connection.execute(select(schema.about).limit(1))
 
     def require_unchanged(self) -> None:
         """Raise `StoreGone` if the file was deleted or replaced since it was opened.
@@ -115,9 +124,9 @@ class SQLite(Database):
                 "the same command again to start from the beginning"
             )
 
-    def require_plain(self, connection: Connection) -> None:
-        super().require_plain(connection)
-        _require_own_keywords(connection, self.name)
+    def require_plain(self, connection: Connection, tables: MetaData) -> None:
+        super().require_plain(connection, tables)
+        _require_own_keywords(connection, self.name, tables)
 
     def explain(self, error: DBAPIError) -> str | None:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
@@ -231,7 +240,7 @@ def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
 # ---- tables of somebody else ---
 
 
-def _require_own_keywords(connection: Connection, name: str) -> None:
+def _require_own_keywords(connection: Connection, name: str, tables: MetaData) -> None:
     """Raise `StoreError` for an unknown index, and for a CREATE statement with words that ours lacks: AS, CHECK, COLLATE, ..."""
     created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
     for table in tables.sorted_tables:
