@@ -23,6 +23,8 @@ from lengthwise.store import (
     upgrade_results,
     worker_name,
 )
+from lengthwise.store.databases import postgresql
+from tests.postgres_server import needs_postgres
 from tests.store import second_revision
 from tests.store.second_revision import second_tables, write_revisions
 
@@ -225,6 +227,17 @@ def test_a_kill_changes_nothing(results: str, engine: Engine, start: Callable[..
 def test_two_upgrades_at_once(results: str, start: Callable[..., Any]) -> None:
     both = [start("time.sleep(1)") for _ in range(2)]
     assert sorted(process.communicate(timeout=120)[0] for process in both) == ["1 2\n", "2 2\n"]
+
+
+@needs_postgres
+@pytest.mark.parametrize("where", ["postgresql"], indirect=True)
+def test_an_upgrade_waits_for_the_lock_of_creation(results: str, engine: Engine, second: Second) -> None:
+    """Without it, two upgrades could each read the revision and then wait for the other one."""
+    second()
+    with engine.begin() as other:
+        other.execute(text(f"SELECT pg_advisory_xact_lock({postgresql._CREATION_LOCK})"))
+        assert "is locked by another program" in refused(upgrade_results, "r", store=results, timeout=0.3)
+    assert upgrade_results("r", store=results).before == 1
 
 
 def test_a_worker_of_the_older_version_gets_no_run_during_an_upgrade(results: str, start: Callable[..., Any]) -> None:
