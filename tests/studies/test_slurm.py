@@ -87,6 +87,16 @@ def test_a_study_gives_what_it_gives_here(slurm: Path, study_file: StudyFile, tm
 
 @needs_slurm
 @pytest.mark.slow
+def test_a_job_has_several_devices_for_each_run(slurm: Path, study_file: StudyFile, tmp_path: Path) -> None:
+    study, compute = load(study_file()), Compute(devices_per_run=2)
+    execute(study, tmp_path / "here", executor=Inline(), compute=compute)
+    execute(study, tmp_path / "there", executor=Slurm(slots=1, time="10m"), compute=compute)
+    assert numbers(tmp_path / "there") == numbers(tmp_path / "here")
+    wait_for(lambda: not squeue("pending,running"))
+
+
+@needs_slurm
+@pytest.mark.slow
 def test_the_driver_may_be_killed_and_ctrl_c_stops_the_jobs(slurm: Path, long_study: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     driver = start(long_study, results, "--slots", "1", "--time", "10m")
