@@ -36,7 +36,7 @@ ORDER = [
     {"report"},
     {"probes.section"},
     {"studies"},
-    {"speed"},
+    {"speed", "huggingface"},
     {"cli"},
     {"__main__"},
 ]

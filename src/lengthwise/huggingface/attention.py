@@ -1,0 +1,188 @@
+"""The attention function and the mask function that transformers calls in a model with one of our encodings.
+
+transformers calls the mask function once per forward pass and kind of layer. Whatever it returns reaches the attention function of
+every layer as `attention_mask`, also when gradient checkpointing computes a layer again. So it returns a `Tokens`: what the tokens
+of this call are, and what all layers with the same encoding share.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from lengthwise.attention import Mask, Plan, plan, with_content
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import features_of, modifiers_of
+from lengthwise.forms import AttentionModifiers
+from lengthwise.span import Span, document_lengths, lowest_and_highest
+
+NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
+UNSUPPORTED = {"softcap": "a soft cap of the logits", "s_aux": "attention sinks", "position_bias": "a position bias"}
+
+
+@dataclass
+class Tokens:
+    """The tokens of one forward pass: `queries` new ones, which are the last of `keys` tokens.
+
+    `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]: False for
+    padding; None without padding. `packed`: the position IDs begin anew at each document.
+    """
+
+    queries: int
+    keys: int
+    first_key: int
+    visible: Tensor | None
+    packed: bool
+    _spans: dict[bool, tuple[Span, Tensor | None]] = field(default_factory=dict)
+    _shared: dict[tuple[PositionEncoding, int | None, bool], tuple[AttentionModifiers, Span, Mask, Plan | None]] = (
+        field(default_factory=dict)
+    )
+
+    def shared(
+        self,
+        encoding: PositionEncoding,
+        window: int | None,
+        causal: bool,
+        position_ids: Tensor | None,
+        device: torch.device,
+    ) -> tuple[AttentionModifiers, Span, Mask, Plan | None]:
+        """Return what all layers with the same encoding and window share. The plan is None until `keep` stores it."""
+        key = encoding, window, causal
+        if key not in self._shared:
+            span, documents = self.span(encoding.depends_on_length(), position_ids, device)
+            mask = Mask(self.queries, self.keys, causal, documents, window)
+            self._shared[key] = modifiers_of(encoding, span), span, mask, None
+        return self._shared[key]
+
+    def keep(self, encoding: PositionEncoding, window: int | None, causal: bool, prepared: Plan) -> None:
+        modifiers, span, mask, _ = self._shared[encoding, window, causal]
+        self._shared[encoding, window, causal] = modifiers, span, mask, prepared
+
+    def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
+        """Return the positions and the document IDs of the keys. `lengths`: the encoding depends on those of the documents."""
+        if lengths not in self._spans:
+            positions = self.positions(position_ids, device)
+            documents = self.documents(positions)
+            if documents is None and not self.first_key and _is_consecutive(positions):
+                span = Span.of(self.keys, self.queries, device)
+            else:
+                length_k = document_lengths(positions, documents) if lengths else None
+                length_q = None if length_k is None else length_k[:, -self.queries :]
+                first, last = lowest_and_highest(positions)
+                span = Span(positions[:, -self.queries :], positions, last + 1, False, length_q, length_k, first)
+            self._spans[lengths] = span, documents
+        return self._spans[lengths]
+
+    def positions(self, position_ids: Tensor | None, device: torch.device) -> Tensor:
+        """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from them.
+
+        A forward pass without position IDs counts all tokens, as models of transformers do; `generate` counts those that are no
+        padding.
+        """
+        all_keys = self.first_key + self.keys
+        by_index = torch.arange(self.first_key, all_keys, device=device)[None]
+        if position_ids is None:
+            return by_index
+        if self.queries == self.keys and not self.first_key:
+            return position_ids
+        candidates = [by_index]
+        if self.visible is not None:
+            candidates.append((self.visible.long().cumsum(1) - 1).clamp(min=0)[:, self.first_key : all_keys])
+        shown = None if self.visible is None else self.visible[:, all_keys - self.queries : all_keys]
+        for candidate in candidates:
+            differs = candidate[:, -self.queries :] != position_ids
+            if not bool((differs if shown is None else differs & shown).any()):
+                return candidate
+        raise ConfigError(
+            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pass such position_ids, "
+            "or use_cache=False"
+        )
+
+    def documents(self, positions: Tensor) -> Tensor | None:
+        if self.packed:
+            begins = positions.diff(dim=1, prepend=positions[:, :1] - 1) != 1
+            return begins.long().cumsum(1) if bool(begins.any()) else None
+        if self.visible is None:
+            return None
+        shown = self.visible[:, self.first_key : self.first_key + self.keys]
+        return None if bool(shown.all()) else torch.where(shown, 0, -1)
+
+
+def _is_consecutive(positions: Tensor) -> bool:
+    return bool((positions == torch.arange(positions.shape[1], device=positions.device)).all())
+
+
+def describe_tokens(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    attention_mask: Tensor | None = None,
+    allow_is_causal_skip: bool = True,
+    **further: Any,
+) -> Tokens:
+    """Return the tokens of a forward pass. This is our mask function of transformers."""
+    if isinstance(q_offset, Tensor) or q_offset + q_length != kv_offset + kv_length:
+        raise ConfigError("a model with an encoding of lengthwise supports no static cache; use a DynamicCache")
+    if further.get("use_vmap"):
+        raise ConfigError(
+            "a model with an encoding of lengthwise supports no further mask function (or_mask, and_mask)"
+        )
+    visible = None if attention_mask is None else attention_mask.expand(batch_size, -1)
+    packed = not allow_is_causal_skip and attention_mask is None
+    return Tokens(q_length, kv_length, kv_offset, visible, packed)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tokens,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **further: Any,
+) -> tuple[Tensor, None]:
+    """Return the attention output [b, i, h, d] and no weights. This is our attention function of transformers.
+
+    `query` [b, h, i, d]; `key`, `value` [b, g, j, d], without any position encoding.
+    """
+    layer: Any = module
+    encoding: PositionEncoding = layer._lengthwise.encoding
+    tokens = attention_mask
+    if not isinstance(tokens, Tokens):
+        raise ConfigError(
+            "a model with an encoding of lengthwise needs a mask of the shape [batch, tokens], or none, got "
+            f"{'a tensor ' + str(list(tokens.shape)) if isinstance(tokens, Tensor) else type(tokens).__name__}"
+        )
+    for name, words in UNSUPPORTED.items():
+        if further.get(name) is not None:
+            raise ConfigError(f"this model has {words}, which the encodings of lengthwise do not support")
+    if dropout:
+        raise ConfigError(
+            f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"
+        )
+    window, causal = further.get("sliding_window"), bool(getattr(layer, "is_causal", True))
+    if layer._lengthwise.is_recomputed():
+        # What other layers have computed belongs to graphs that no longer exist in the backward pass.
+        tokens = replace(tokens, _shared={})
+    modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, further.get("position_ids"), query.device)
+    if encoding.reads_content():
+        features = features_of(encoding, layer._lengthwise.content(tokens))
+        modifiers, prepared = with_content(modifiers, encoding, features, span, mask), None
+    if prepared is None:
+        prepared = plan(modifiers, span, mask, query)
+        if not encoding.reads_content():
+            tokens.keep(encoding, window, causal, prepared)
+    return prepared(query, key, value, scale=scaling).transpose(1, 2).contiguous(), None
+
+
+def register() -> None:
+    """Make both functions known to transformers. A model whose mask function is missing would silently have no mask."""
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, describe_tokens)

@@ -1,0 +1,253 @@
+"""`use` and `unuse`: put an encoding into a model of transformers in place of its own, and restore the model."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.config import Choice, ConfigError, alternate
+from lengthwise.config.choices import require_choice
+from lengthwise.encodings import ENCODINGS
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import embedded
+from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
+
+try:
+    from lengthwise.huggingface.attention import NAME, Tokens, register
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "lengthwise.huggingface needs the package transformers; install it: pip install 'lengthwise[hf]'"
+    ) from error
+
+
+class NoRotation(nn.Module):
+    """Takes the place of a model's rotary embedding. Its cos and sin rotate by an angle of 0, which changes no bit."""
+
+    def __init__(self, original: nn.Module):
+        super().__init__()
+        self.original = original
+
+    def forward(self, x: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        cos, sin = self.original(x, *arguments, **options)
+        return torch.ones_like(cos), torch.zeros_like(sin)
+
+
+class NoPositions(nn.Module):
+    """Takes the place of a learned embedding of positions. It adds 0."""
+
+    def __init__(self, original: nn.Embedding):
+        super().__init__()
+        self.original = original
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return self.original.weight.new_zeros(*position_ids.shape, self.original.embedding_dim)
+
+
+@dataclass
+class LayerState:
+    """What an attention layer has in addition. It is no module, because the model owns the encoding."""
+
+    encoding: PositionEncoding
+    block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
+    x: Tensor | None = None  # the layer's input, for encodings that read content
+
+    def is_recomputed(self) -> bool:
+        return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
+
+    def content(self, tokens: Tokens) -> Tensor:
+        if tokens.queries != tokens.keys:
+            raise ConfigError(
+                f"{type(self.encoding).__name__} reads the content of all tokens, which a cache of transformers does not keep; "
+                "generate with use_cache=False"
+            )
+        assert self.x is not None
+        return self.x
+
+
+@dataclass
+class Replaced:
+    """What `unuse` restores."""
+
+    implementation: str
+    modules: list[tuple[nn.Module, str, nn.Module]] = field(default_factory=list)  # parent, name, original
+    layers: list[nn.Module] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
+
+
+def use(model: Any, encoding: Choice | str | None = None) -> Any:
+    """Replace the position encoding of a model of transformers, and return the model.
+
+    `encoding`: a choice (`choose(FIRE)`), a text (`"fire:hidden_layers=1"`) or a pattern over layers (`"rope*3+nope"`). None: the
+    encoding that the model's configuration describes, computed by lengthwise. The model then attends by the backends of lengthwise.
+    The encoding's parameters belong to the model, as `model.get_decoder().position_encodings`: they train and move with it.
+
+    The weights stay as they are. A model that was trained with another encoding has to be trained further.
+    Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE or a
+    learned embedding of positions: Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and their relatives.
+
+    Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of ours.
+
+    >>> model = use(model, "fire")
+    """
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    if hasattr(decoder, "_lengthwise_replaced"):
+        raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")
+    layers = _attention_layers(decoder)
+    own = _own_encodings(decoder)
+    choice = own_encoding(model.config) if encoding is None else _choice(encoding)
+    choice.require_layers(len(layers))
+    config = model.config
+    context = {
+        "num_heads": int(config.num_attention_heads),
+        "head_dim": _head_dim(config),
+        "d_model": int(config.hidden_size),
+        "train_length": _train_length(config),
+    }
+    modules, number_of_layer = _build(choice, len(layers), context)
+    like = next(decoder.parameters())
+    register()
+    replaced = Replaced(config._attn_implementation)
+    model.set_attn_implementation(NAME)
+    for parent, name, original in own:
+        replaced.modules.append((parent, name, original))
+        setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
+    decoder.position_encodings = nn.ModuleList(modules).to(like.device)
+    for layer, number in zip(layers, number_of_layer, strict=True):
+        block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
+        state = LayerState(modules[number], block)
+        cast(Any, layer)._lengthwise = state
+        replaced.layers.append(layer)
+        if modules[number].reads_content():
+            replaced.hooks.append(layer.register_forward_pre_hook(_keep_input(state), with_kwargs=True))
+    if modules[0].acts_on_embedding():
+        replaced.hooks += _embed_positions(decoder, modules[0])
+    decoder._lengthwise_replaced = replaced
+    return model
+
+
+def unuse(model: Any) -> Any:
+    """Restore the model's own encoding and attention exactly, and return the model. Our encoding's parameters are dropped."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
+    if replaced is None:
+        raise ConfigError("the model has no encoding of lengthwise; there is nothing to restore")
+    for hook in replaced.hooks:
+        hook.remove()
+    for layer in replaced.layers:
+        del cast(Any, layer)._lengthwise
+    for parent, name, original in replaced.modules:
+        setattr(parent, name, original)
+    del decoder.position_encodings, decoder._lengthwise_replaced
+    model.set_attn_implementation(replaced.implementation)
+    return model
+
+
+def own_encoding(config: Any) -> Choice:
+    """Return the encoding that the configuration of a model of transformers describes. Raises `ConfigError` if there is none."""
+    parameters = getattr(config, "rope_parameters", None)
+    if not parameters:
+        raise ConfigError(f"the configuration of a {config.model_type} has no rope_parameters; name an encoding")
+
+    def converted(found: Mapping[str, Any] | None) -> Choice:
+        return encoding_from_rope_parameters(
+            found, head_dim=_head_dim(config), max_position_embeddings=int(config.max_position_embeddings)
+        )
+
+    layers = range(int(config.num_hidden_layers))
+    if set(parameters) & set(getattr(config, "layer_types", None) or ()):
+        return _pattern([converted(parameters.get(config.layer_types[layer])) for layer in layers])
+    if (rotates := getattr(config, "no_rope_layers", None)) is not None:  # 1 for the layers that do have RoPE
+        return _pattern([converted(parameters if rotates[layer] else None) for layer in layers])
+    return converted(parameters)
+
+
+def _pattern(choices: list[Choice]) -> Choice:
+    return choices[0] if len(set(choices)) == 1 else alternate(*choices)
+
+
+def _head_dim(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def _train_length(config: Any) -> int:
+    """Return the length at which the model was trained before its positions were scaled."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
+    longest = int(config.max_position_embeddings)
+    return min(trained_length(entry, longest) for entry in nested or [parameters])
+
+
+def _choice(encoding: Choice | str) -> Choice:
+    choice = ENCODINGS.parse(encoding) if isinstance(encoding, str) else encoding
+    require_choice("the encoding of a model", choice)
+    return choice
+
+
+def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
+    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers' attention interface."""
+    layers = [m for m in decoder.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
+    if not layers or not all(hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS") for m in layers):
+        raise ConfigError(
+            f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models such as Llama, "
+            "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do"
+        )
+    return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
+
+
+def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
+    """Return the modules of the model's own encoding, with their parents and names."""
+    found: list[tuple[nn.Module, str, nn.Module]] = []
+    for parent in decoder.modules():
+        for name, child in parent.named_children():
+            if name == "rotary_emb" or (name == "wpe" and isinstance(child, nn.Embedding)):
+                found.append((parent, name, child))
+    if not found:
+        raise ConfigError(f"the own position encoding of {type(decoder).__name__} cannot be switched off")
+    return found
+
+
+def _build(choice: Choice, layers: int, context: dict[str, Any]) -> tuple[list[PositionEncoding], list[int]]:
+    """Return the modules of the encodings, and the number of each layer's module."""
+    modules: list[PositionEncoding] = []
+    numbers: list[int] = []
+    shared: dict[Choice, int] = {}
+    for layer in range(layers):
+        own = choice.layers[layer % len(choice.layers)]
+        cls = cast(type[PositionEncoding], own.cls)
+        number = shared.get(own, len(modules))
+        if number == len(modules):
+            modules.append(cast(PositionEncoding, own.build(**context)))
+        if cls.acts_on_embedding() or cls.shared_across_layers:
+            shared[own] = number
+        numbers.append(number)
+    return modules, numbers
+
+
+def _keep_input(state: LayerState) -> Callable[..., None]:
+    def hook(layer: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        state.x = options["hidden_states"] if "hidden_states" in options else arguments[0]
+
+    return hook
+
+
+def _embed_positions(decoder: Any, encoding: PositionEncoding) -> list[Any]:
+    """Add an absolute encoding to the token embeddings. Return the hooks."""
+    given: list[Tensor | None] = [None]
+
+    def note(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        cache, given[0] = options.get("past_key_values"), options.get("position_ids")
+        if given[0] is None and cache is not None and (past := cache.get_seq_length()):
+            given[0] = torch.tensor([[past]])
+
+    def add(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        positions = given[0]
+        if positions is None or positions.shape[1] != output.shape[1]:
+            start = 0 if positions is None else int(positions[0, 0])
+            positions = torch.arange(start, start + output.shape[1])[None]
+        return embedded(encoding, output, positions.to(output.device))
+
+    embeddings = decoder.get_input_embeddings()
+    return [decoder.register_forward_pre_hook(note, with_kwargs=True), embeddings.register_forward_hook(add)]

@@ -1,0 +1,230 @@
+"""Encodings in models of transformers. With its own encoding, computed by lengthwise, a model gives its own logits."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError, choose
+from lengthwise.encodings import ENCODINGS, FIRE, T5, Learned
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+
+from transformers import AutoConfig, AutoModel, DynamicCache, StaticCache
+
+from lengthwise.huggingface import unuse, use
+from tests.huggingface.models import COMMON, FAMILIES, answers, model_of, tokens
+
+
+def differences(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> dict[str, float]:
+    return {name: float((t.double() - other[name].double()).abs().max()) for name, t in one.items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_with_its_own_encoding_gives_its_own_logits(family: str) -> None:
+    """Plain, padded, packed and cached input, and generation; then the original is restored bit for bit."""
+    model = model_of(family)
+    own = answers(model)
+    assert use(model) is model
+    found = differences(answers(model), own)
+    assert max(found.values()) < 3e-5, found
+    assert unuse(model) is model
+    assert max(differences(answers(model), own).values()) == 0
+    assert set(model.state_dict()) == set(model_of(family).state_dict())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients(family: str) -> None:
+    model, x = model_of(family), tokens()
+    model.train()
+
+    def gradients() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        model(x, labels=x).loss.backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    own = gradients()
+    use(model)
+    assert max(differences(gradients(), own).values()) < 3e-5
+
+
+def settings_of(encoding: Any) -> dict[str, Any]:
+    return {"max_length": 64} if encoding is Learned else {}
+
+
+@pytest.mark.parametrize("encoding", list(ENCODINGS), ids=lambda make: make.__name__)
+def test_every_encoding_sees_the_same_tokens_however_they_are_given(encoding: Any) -> None:
+    """Packed documents equal each alone, padding changes nothing, and steps with a cache equal one forward pass."""
+    model = use(model_of("llama"), choose(encoding, **settings_of(encoding)))
+    (one,) = list({type(e) for e in model.model.position_encodings})
+    assert one is encoding
+    x = tokens(1, 12)
+    module = model.model.position_encodings[0]
+    with torch.no_grad():
+        alone = [model(x[:, a:b], use_cache=False).logits for a, b in ((0, 7), (7, 12))]
+        packed = torch.cat([torch.arange(7), torch.arange(5)])[None]
+        together = model(x, position_ids=packed, use_cache=False).logits
+        torch.testing.assert_close(together, torch.cat(alone, 1), atol=2e-4, rtol=1e-4)
+        padded = torch.cat([torch.full((1, 3), 5), x], 1)
+        mask = torch.cat([torch.zeros(1, 3, dtype=torch.long), torch.ones_like(x)], 1)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        logits = model(padded, attention_mask=mask, position_ids=positions, use_cache=False).logits[:, 3:]
+        whole = model(x, use_cache=False).logits
+        torch.testing.assert_close(logits, whole, atol=2e-4, rtol=1e-4)
+        if module.reads_content():
+            with pytest.raises(ConfigError, match=r"reads the content of all tokens.*use_cache=False"):
+                model.generate(x, max_new_tokens=2, do_sample=False)
+            generated = model.generate(x, max_new_tokens=3, do_sample=False, use_cache=False)
+            assert torch.equal(model(generated[:, :-1], use_cache=False).logits[:, 11:].argmax(-1), generated[:, 12:])
+            return
+        cache = DynamicCache(config=model.config)
+        parts = [model(x[:, a:b], past_key_values=cache, use_cache=True).logits for a, b in ((0, 5), (5, 6), (6, 12))]
+        if not module.depends_on_length():
+            torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
+
+
+def test_alibi_and_t5_against_a_dense_bias() -> None:
+    """By the formula: bias_h(i, j) = -slope_h (i - j) with slopes 2^(-2), 2^(-4), ...; and a table of T5's buckets."""
+    model, x = model_of("llama", num_attention_heads=4, num_hidden_layers=1), tokens(1, 9)
+    use(model, "alibi")
+    logits = model(x, use_cache=False).logits
+    unuse(model)
+    distance = torch.arange(9)[:, None] - torch.arange(9)
+    slopes = 2.0 ** (-2.0 * torch.arange(1, 5))
+    bias = torch.where(distance >= 0, -slopes[:, None, None] * distance, -torch.inf)[None]
+    for module in model.modules():
+        if hasattr(module, "inv_freq"):
+            module.inv_freq.zero_()  # RoPE without rotation
+    torch.testing.assert_close(logits, model(x, attention_mask=bias, use_cache=False).logits, atol=2e-5, rtol=1e-5)
+    t5 = use(model_of("llama"), choose(T5))
+    with torch.no_grad():
+        for parameter in t5.model.position_encodings.parameters():
+            parameter.zero_()
+        nope = use(model_of("llama"), "nope")
+        torch.testing.assert_close(t5(x).logits, nope(x).logits, atol=2e-5, rtol=1e-5)
+
+
+def test_patterns_and_parameters() -> None:
+    model = use(model_of("llama", num_hidden_layers=4), "t5*2+nope+fire:hidden_layers=1")
+    decoder = model.model
+    names = [type(layer.self_attn._lengthwise.encoding).__name__ for layer in decoder.layers]
+    assert names == ["T5", "T5", "NoPE", "FIRE"]
+    assert decoder.layers[0].self_attn._lengthwise.encoding is decoder.layers[1].self_attn._lengthwise.encoding
+    x = tokens()
+    model.train()
+    before = {name: p.detach().clone() for name, p in model.named_parameters() if "position_encodings" in name}
+    assert before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(8):
+        loss = model(x, labels=x).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]
+    changed = {n for n, p in model.named_parameters() if n in before and not torch.equal(p, before[n])}
+    assert {name.split(".")[2] for name in changed} == {"0", "2"}, "both learned encodings have learned"
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing_gives_the_same_gradients(reentrant: bool) -> None:
+    model, x = use(model_of("llama"), choose(FIRE)), tokens()
+    model.train()
+
+    def gradients() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        model(x, labels=x, use_cache=False).loss.backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    kept = gradients()
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    recomputed = gradients()
+    assert recomputed.keys() == kept.keys()
+    assert max(differences(recomputed, kept).values()) < 1e-6
+
+
+def test_bfloat16() -> None:
+    x, model = tokens(), model_of("llama").to(torch.bfloat16)
+    own = model(x).logits
+    used = use(model)(x).logits
+    assert used.dtype == own.dtype == torch.bfloat16
+    assert float((used - own).abs().max()) < 0.3
+    fire = use(model_of("llama").to(torch.bfloat16), "fire")
+    assert fire(x).logits.isfinite().all()
+
+
+def test_learned_positions_in_gpt2() -> None:
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=61, attn_pdrop=0.0, initializer_range=0.25
+    )
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    own = answers(model)
+    with pytest.raises(ConfigError, match="name an encoding"):
+        use(model)
+    use(model, choose(Learned, max_length=64))
+    with torch.no_grad():
+        model.transformer.position_encodings[0].table.copy_(model.transformer.wpe.original.weight)
+    found = differences(answers(model), own)
+    assert max(found.values()) < 3e-5, found
+    unuse(model)
+    assert max(differences(answers(model), own).values()) == 0
+    use(model, "fire")
+    assert model.generate(tokens(), max_new_tokens=4, do_sample=False).shape == (2, 21)
+
+
+def refused(words: str, call: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ConfigError, match=words) as caught:
+            call()
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be() -> None:
+    model, x = model_of("llama"), tokens()
+    refused("has no encoding of lengthwise; there is nothing to restore", lambda: unuse(model))
+    refused("there is no encoding 'fier'.*did you mean", lambda: use(model, "fier"))
+    refused("num_layers must be at least 5", lambda: use(model, "rope*4+nope"))
+    refused("rotary_fraction", lambda: use(model, "rope:rotary_fraction=1.5"))
+    assert model.config._attn_implementation == "sdpa", "nothing has changed"
+    use(model)
+    refused("already has an encoding of lengthwise", lambda: use(model, "fire"))
+    square = torch.zeros(2, 1, 17, 17)
+    refused(r"a mask of the shape \[batch, tokens\], or none, got a tensor", lambda: model(x, attention_mask=square))
+    cache = StaticCache(config=model.config, max_cache_len=32)
+    refused("no static cache; use a DynamicCache", lambda: model(x, past_key_values=cache))
+    positions = torch.tensor([[40]])
+    part = model(x, use_cache=True).past_key_values
+    refused(
+        "with a cache, position_ids must count", lambda: model(x[:, :1], past_key_values=part, position_ids=positions)
+    )
+    dropping = use(model_of("llama", attention_dropout=0.1)).train()
+    refused("attention dropout must be 0 with an encoding of lengthwise, got 0.1", lambda: dropping(x))
+    assert dropping.eval()(x).logits.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("bert", "no attention layers that call"), ("mamba", "no attention layers")]
+)
+def test_models_that_are_no_such_decoders(kind: str, words: str) -> None:
+    sizes = {name: value for name, value in COMMON.items() if name not in ("initializer_range",)}
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes))
+    refused(words + "|cannot be switched off", lambda: use(model, "fire"))
+
+
+def test_a_soft_cap_is_refused() -> None:
+    model = use(model_of("llama"), "fire")
+    layer = model.model.layers[0].self_attn
+    from lengthwise.huggingface.attention import Tokens, attention
+
+    q = torch.zeros(1, 4, 3, 8)
+    for name in ("softcap", "s_aux", "position_bias"):
+        refused(
+            "which the encodings of lengthwise do not support",
+            lambda name=name: attention(layer, q, q, q, Tokens(3, 3, 0, None, False), **{name: 1.0}),
+        )
