@@ -39,15 +39,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 8},
     "gemma3_text": {"head_dim": 8, "sliding_window": 6, "layer_types": GEMMA3_LAYERS, "rope_parameters": GEMMA3},
     "smollm3": {"no_rope_layers": [1, 1, 0]},
+    "bloom": {},
+    "bloom, 6 heads": {"n_head": 6, "hidden_size": 36},
+    "mpt": {"max_seq_len": 64},
+    "mpt, 6 heads": {"n_heads": 6, "d_model": 36, "max_seq_len": 64},
     "gpt_neox": {"rotary_pct": 0.5, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
 }  # fmt: skip
+
+
+ATTENTION = {"bloom": "eager", "mpt": "eager"}  # the only ones that they have
 
 
 def model_of(family: str, **settings: Any) -> Any:
     kind = family.partition(",")[0]
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, **{**COMMON, **FAMILIES[family], **settings})
-    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    return AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION.get(kind, "sdpa")).eval()
 
 
 def tokens(rows: int = 2, length: int = 17) -> torch.Tensor:
@@ -63,13 +70,10 @@ def answers(model: Any) -> dict[str, torch.Tensor]:
     with torch.no_grad():
         found["plain"] = model(x).logits
         found["without a cache"] = model(x, use_cache=False).logits
-        found["positions"] = model(x, position_ids=torch.arange(3, 20)[None], use_cache=False).logits
-        padded = (left.cumsum(1) - 1).clamp(min=0)
-        found["left padding"] = model(x, attention_mask=left, position_ids=padded).logits[left.bool()]
         found["left padding, counted"] = model(x, attention_mask=left).logits[left.bool()]
         found["right padding"] = model(x, attention_mask=right).logits[right.bool()]
-        packed = torch.cat([torch.arange(6), torch.arange(7), torch.arange(4)])[None]
-        found["packed"] = model(x, position_ids=packed, use_cache=False).logits
+        if model.config.model_type not in ATTENTION:  # these take no position IDs
+            found |= with_positions(model, x, left)
         cache = DynamicCache(config=model.config)
         parts = [model(x[:, a:b], past_key_values=cache, use_cache=True).logits for a, b in ((0, 7), (7, 8), (8, 17))]
         found["cached"] = torch.cat(parts, 1)
@@ -78,4 +82,14 @@ def answers(model: Any) -> dict[str, torch.Tensor]:
             generated = model.generate(x, attention_mask=left, **options, **more)
             found[f"generated, {name}"] = generated.sequences
             found[f"logits, {name}"] = torch.stack(generated.logits)
+    return found
+
+
+def with_positions(model: Any, x: torch.Tensor, left: torch.Tensor) -> dict[str, torch.Tensor]:
+    found = {}
+    found["positions"] = model(x, position_ids=torch.arange(3, 20)[None], use_cache=False).logits
+    padded = (left.cumsum(1) - 1).clamp(min=0)
+    found["left padding"] = model(x, attention_mask=left, position_ids=padded).logits[left.bool()]
+    packed = torch.cat([torch.arange(6), torch.arange(7), torch.arange(4)])[None]
+    found["packed"] = model(x, position_ids=packed, use_cache=False).logits
     return found

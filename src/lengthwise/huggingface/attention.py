@@ -42,6 +42,10 @@ class Tokens:
         field(default_factory=dict)
     )
 
+    def to(self, *_: Any, **__: Any) -> "Tokens":
+        """Return itself. MPT converts its mask to another type."""
+        return self
+
     def shared(
         self,
         encoding: PositionEncoding,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,7 @@ from lengthwise.models.conversion import encoding_from_rope_parameters, trained_
 
 try:
     from lengthwise.huggingface.attention import NAME, Tokens, register
+    from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "lengthwise.huggingface needs the package transformers; install it: pip install 'lengthwise[hf]'"
@@ -86,7 +88,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
 
     The weights stay as they are. A model that was trained with another encoding has to be trained further.
     Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE or a
-    learned embedding of positions: Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and their relatives.
+    learned embedding of positions (Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and relatives), BLOOM and MPT.
 
     Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of ours.
 
@@ -110,7 +112,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     like = next(decoder.parameters())
     register()
     replaced = Replaced(config._attn_implementation)
-    model.set_attn_implementation(NAME)
+    _set_implementation(model, NAME)
     for parent, name, original in own:
         replaced.modules.append((parent, name, original))
         setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
@@ -120,6 +122,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         state = LayerState(modules[number], block)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
+        if (forward := FORWARDS.get(type(layer).__name__)) is not None:
+            layer.forward = partial(forward, layer)
         if modules[number].reads_content():
             replaced.hooks.append(layer.register_forward_pre_hook(_keep_input(state), with_kwargs=True))
     if modules[0].acts_on_embedding():
@@ -138,18 +142,31 @@ def unuse(model: Any) -> Any:
         hook.remove()
     for layer in replaced.layers:
         del cast(Any, layer)._lengthwise
+        if type(layer).__name__ in FORWARDS:
+            del layer.forward
     for parent, name, original in replaced.modules:
         setattr(parent, name, original)
     del decoder.position_encodings, decoder._lengthwise_replaced
-    model.set_attn_implementation(replaced.implementation)
+    _set_implementation(model, replaced.implementation)
     return model
+
+
+def _set_implementation(model: Any, name: str) -> None:
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation(name)
+    else:  # its layers do not ask for the attention function, but its mask is made by the mask function of this name
+        model.config._attn_implementation_internal = name
 
 
 def own_encoding(config: Any) -> Choice:
     """Return the encoding that the configuration of a model of transformers describes. Raises `ConfigError` if there is none."""
+    if (alibi := alibi_of(config)) is not None:
+        return alibi
     parameters = getattr(config, "rope_parameters", None)
     if not parameters:
-        raise ConfigError(f"the configuration of a {config.model_type} has no rope_parameters; name an encoding")
+        raise ConfigError(
+            f"the configuration of a {config.model_type} has neither rope_parameters nor ALiBi; name an encoding"
+        )
 
     def converted(found: Mapping[str, Any] | None) -> Choice:
         return encoding_from_rope_parameters(
@@ -176,7 +193,8 @@ def _train_length(config: Any) -> int:
     """Return the length at which the model was trained before its positions were scaled."""
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
-    longest = int(config.max_position_embeddings)
+    names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
+    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
     return min(trained_length(entry, longest) for entry in nested or [parameters])
 
 
@@ -189,10 +207,13 @@ def _choice(encoding: Choice | str) -> Choice:
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
     """Return the attention layers in order. Raises `ConfigError` if they do not call transformers' attention interface."""
     layers = [m for m in decoder.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
-    if not layers or not all(hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS") for m in layers):
+    if not layers or not all(
+        type(m).__name__ in FORWARDS or hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS")
+        for m in layers
+    ):
         raise ConfigError(
             f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models such as Llama, "
-            "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do"
+            "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT are supported without it"
         )
     return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
 
@@ -204,7 +225,7 @@ def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]
         for name, child in parent.named_children():
             if name == "rotary_emb" or (name == "wpe" and isinstance(child, nn.Embedding)):
                 found.append((parent, name, child))
-    if not found:
+    if not found and not any(type(m).__name__ in FORWARDS for m in decoder.modules()):
         raise ConfigError(f"the own position encoding of {type(decoder).__name__} cannot be switched off")
     return found
 
