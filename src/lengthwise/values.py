@@ -84,6 +84,8 @@ def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> Non
 
 
 RESULTS = "lengthwise-results"  # the results folder of commands
+WEIGHTS = "weights.safetensors"  # in the folder of a run
+CHECKPOINT = re.compile(r"checkpoint-([0-9]{8,16})\.safetensors")
 EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret
 _SCHEME = (
     r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|sqlite|mongodb|redis|https?|ftps?|sftp|ssh)(?:\+[A-Za-z0-9_.]+)?:"
@@ -119,6 +121,30 @@ def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
         raise ConfigError(
             f"{name} must be a folder on this machine, or a file in one, got an address{visible}; only --store takes "
             "the address of a database"
+        )
+
+
+def is_remote(results: object) -> typing.TypeGuard[str]:
+    """Return whether results are at an address of files, such as s3://bucket/folder, rather than in a folder on this machine."""
+    return is_url(results) and re.match(_SCHEME, results, re.IGNORECASE) is None and not results.startswith(":")
+
+
+def require_results(name: str, results: str | os.PathLike[str], with_store: bool) -> None:
+    """Raise `ConfigError` unless `results` is a folder on this machine or, `with_store`, an address such as s3://bucket/folder.
+
+    `with_store`: the database has an address of its own. The messages contain nothing of the address, which may have a password.
+    """
+    if not is_remote(results):
+        require_no_address(name, results)
+    elif re.search(r"[@?#\\]|::", results) or not results.isprintable():
+        raise ConfigError(
+            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, got an "
+            "address with @, ?, #, :: or a backslash; store credentials where the tools of your storage service look for them"
+        )
+    elif not with_store:
+        raise ConfigError(
+            f"{name} must be a folder on this machine if it has the database too, got an address; add --store {EXAMPLE} "
+            "(store=... in Python), or give a folder"
         )
 
 

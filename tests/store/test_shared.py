@@ -25,7 +25,7 @@ def test_the_results_folder_is_the_one_of_the_first_caller(address: str, tmp_pat
     shared, other = tmp_path / "shared", tmp_path / "other"
     for _ in range(2):
         with open_results(shared, store=address) as store:
-            assert store.folder == shared
+            assert store.files.path == shared
     with pytest.raises(
         StoreError, match=r"other is not the results folder of .* give the folder that all machines share"
     ):

@@ -48,7 +48,7 @@ def test_runs_without_weights_are_trained_again(place: Path) -> None:
     old, _ = read(place / "results" / first.facts["weights"])
     shutil.rmtree(place / "results" / "runs")
     with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
-        Prober(store, store.folder).require(
+        Prober(store, store.files.path).require(
             jobs_of_runs(PROBES.find_model_probe("attended-distance"), store.runs("tiny")[:1], [8])
         )
     assert "has no weights here" in str(caught.value)
@@ -81,7 +81,7 @@ def test_runs_that_a_study_does_not_list_any_more_are_named(place: Path, write_s
 def test_a_link_in_the_place_of_a_run_s_folder_is_not_followed(place: Path, tmp_path: Path) -> None:
     with open_results(place / "results") as store:
         first, _ = store.runs("tiny")
-        folder = store.folder / "runs" / first.key
+        folder = store.files.path / "runs" / first.key
     (tmp_path / "victim").mkdir()
     shutil.rmtree(folder)
     folder.symlink_to(tmp_path / "victim")

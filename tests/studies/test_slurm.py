@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lengthwise.config import ConfigError, Inline, Slurm
-from lengthwise.store import StoreError, open_results, open_store, results_id
+from lengthwise.store import ResultsFolder, StoreError, open_results, open_store, results_id
 from lengthwise.studies import Compute, Event, execute, load
 from lengthwise.studies.events import Done, Note, Started
 from lengthwise.studies.executors import WorkerError
@@ -192,7 +192,7 @@ def test_what_is_refused_before_anything_is_created(
 def test_the_script(study_file: StudyFile, tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     config = Slurm(slots=64, partition="gpu", time="4h", gpus=1, memory="16G", sbatch=("account=physics", "exclusive"))
-    text = script(config, Compute(device="cuda", threads=8), "my study/1", tmp_path)
+    text = script(config, Compute(device="cuda", threads=8), "my study/1", ResultsFolder(tmp_path))
     options = [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH")]
     name = job_name("my study/1", "")
     assert {"array=0-63%64", "partition=gpu", "time=240", "gpus-per-node=1", "mem=16G", "cpus-per-task=8"} < set(

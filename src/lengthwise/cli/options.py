@@ -14,7 +14,7 @@ from docstring_parser import parse_from_object
 
 from lengthwise import values
 from lengthwise.config.choices import split_at_commas
-from lengthwise.values import ConfigError, require_address, require_no_address
+from lengthwise.values import ConfigError, require_address, require_results
 
 if TYPE_CHECKING:
     from lengthwise.store import Store
@@ -70,7 +70,7 @@ def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
 def _require_folder(kind: type, value: str) -> None:
     if not value.strip():
         raise ValueError("The path is empty. Give a folder, or omit the option")
-    require_no_address("The results folder", value)
+    require_results("The results folder", value, with_store=True)  # `open_results` knows whether there is one
     if os.path.exists(value) and not os.path.isdir(value) and not os.path.isfile(value):
         raise ValueError(f"{value} is not a folder. Give a folder, or omit the option")
 
@@ -134,7 +134,8 @@ class Place:
     """Where results are."""
 
     results: Results = RESULTS
-    """Results folder, with the trained models, the report and, without --store, the database."""
+    """Results folder, with the trained models, the report and, without --store, the database. With --store, it may be at an
+    address such as s3://bucket/folder."""
     store: Annotated[
         str | None, Parameter(env_var="LENGTHWISE_STORE", validator=_require_address, show_default=False)
     ] = None

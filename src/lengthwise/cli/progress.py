@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.printing import console, duration, figure, one_line
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def display(study: Study, results: Path) -> Iterator[Callable[[Event], None]]:
+def display(study: Study, results: str) -> Iterator[Callable[[Event], None]]:
     """Show events on stderr: bars on a terminal, otherwise occasional lines."""
     if not sys.stderr.isatty():
         yield Lines(study, results)
@@ -131,7 +130,7 @@ class Overview:
         scores = f"{task.metric.name} {values}" if values else ""
         return "; ".join(filter(None, [scores, shifts]))
 
-    def opening(self, event: Begun, results: Path) -> str:
+    def opening(self, event: Begun, results: str) -> str:
         done = event.counts["done"]
         if done == self.total:
             done_runs = "the run is" if self.total == 1 else f"all {self.total} runs are"
@@ -157,7 +156,7 @@ class Overview:
 class Lines:
     """Plain lines: the start and end of each run, and its progress at growing intervals."""
 
-    def __init__(self, study: Study, results: Path):
+    def __init__(self, study: Study, results: str):
         self.overview, self.results = Overview(study), results
         self.start = time.perf_counter()
         self.printed: dict[str, float] = {}
@@ -212,7 +211,7 @@ def progress_text(event: Advanced) -> str:
 class Live:
     """Bars: one for each active run and one for the study, below permanent lines for ended runs."""
 
-    def __init__(self, study: Study, results: Path):
+    def __init__(self, study: Study, results: str):
         from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 

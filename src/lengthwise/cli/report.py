@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
+from lengthwise.values import is_remote
 
 if TYPE_CHECKING:
     from lengthwise.analysis import Findings, Ties
@@ -30,14 +31,14 @@ def command(
         ties: How encodings with equal scores are ranked. The summary of several tasks shows each encoding's mean of 1 / rank.
             average: they share the mean of their ranks.
             published: ranks follow the order of the study's list, as in the NoPE study.
-        output: The HTML file to write. [default: report.html in the results folder]
+        output: The HTML file to write. [default: report.html in the results folder, or here if that is at an address]
         json: Print the results as JSON; the HTML file is then written only with --output.
     """
     from lengthwise.analysis import findings, ranking, require_ties
     from lengthwise.report import write
 
     rule = require_ties(ties)
-    file = None if output is None else output_file(output, "HTML page")
+    file = output_file(output, "HTML page") if output is not None else None if json else page_here(place)
     with place.open() as store:
         if json:
             data = findings(store, study)
@@ -46,9 +47,17 @@ def command(
             ranks = ranking(data.tasks, rule)
             print_json({**_findings_data(data), "ranking": None if ranks is None else dataclasses.asdict(ranks)})
             return 0
-        page = print_table(store, study, file or store.folder / "report.html", rule)
+        page = print_table(store, study, file or store.files.path / "report.html", rule)
     print(f"Report: {one_line(page)}")
     return 0
+
+
+def page_here(place: Place) -> Path | None:
+    """Return the page in the current folder to which the report is written if the results are at an address, and else None.
+
+    Raise `ConfigError` if it cannot be written.
+    """
+    return output_file("report.html", "HTML page", "The report") if is_remote(place.results) else None
 
 
 def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "average") -> Path:

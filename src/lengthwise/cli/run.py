@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
-from lengthwise.cli.report import print_table
+from lengthwise.cli.report import page_here, print_table
 from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Local, Slurm
 
 if TYPE_CHECKING:
@@ -50,9 +49,10 @@ def command(
         raise ConfigError("--dry-run prints the script for Slurm; add --on slurm, or omit --dry-run")
     loaded = load(study, study_options(settings))
     if isinstance(executor, Slurm) and dry_run:
+        from lengthwise.store import open_folder
         from lengthwise.studies.executors.slurm import script
 
-        print(script(executor, execution.compute(), loaded.name, Path(execution.results)))
+        print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     return run_study(loaded, execution, executor)
 
@@ -75,11 +75,11 @@ def run_study(study: "Study", execution: Execution, executor: ExecutorConfig) ->
     from lengthwise.cli.progress import display
     from lengthwise.studies import execute
 
-    folder = Path(execution.results)
-    with display(study, folder) as show:
+    page = page_here(execution)
+    with display(study, execution.results) as show:
         outcome = execute(study, **execution.arguments(), executor=executor, estimate=True, on_event=show)
     with execution.open() as store:
-        page = print_table(store, study.name, store.folder / "report.html")
+        page = print_table(store, study.name, page or store.files.path / "report.html")
     print(f"Report: {one_line(page)}")
     return print_failures(study, outcome)
 

@@ -1,7 +1,6 @@
 """`lengthwise work`: take runs of a study from its store, on any machine, until none is left or the time is over."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -46,7 +45,7 @@ def command(
         executor = ONE_WORKER
     loaded = load(study, study_options(settings))
     seconds = None if max_minutes is None else 60.0 * max_minutes
-    with display(loaded, Path(execution.results)) as show:
+    with display(loaded, execution.results) as show:
         outcome = execute(
             loaded, **execution.arguments(), executor=executor, join=True, max_seconds=seconds, on_event=show
         )

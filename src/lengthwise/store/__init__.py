@@ -19,8 +19,8 @@ from lengthwise.store.errors import (
     StoreWarning,
     Unstorable,
 )
-from lengthwise.store.folders import delete_run, results_id, results_option, run_folder, store_option
-from lengthwise.store.opening import Upgrade, open_results, open_store, upgrade_results
+from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
+from lengthwise.store.opening import Upgrade, open_folder, open_results, open_store, upgrade_results
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.workers import worker_name
@@ -34,6 +34,7 @@ __all__ = [
     "CurveRow",
     "Dropped",
     "ProbeRow",
+    "ResultsFolder",
     "RunRow",
     "ScoreRow",
     "Store",
@@ -45,6 +46,7 @@ __all__ = [
     "Unstorable",
     "Upgrade",
     "delete_run",
+    "open_folder",
     "open_results",
     "open_store",
     "results_id",

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, select
@@ -10,7 +9,7 @@ from sqlalchemy import Connection, delete, select
 from lengthwise.store import reading, schema
 from lengthwise.store.checks import KEY, escaped
 from lengthwise.store.errors import StoreError
-from lengthwise.store.folders import delete_run, require_deletable
+from lengthwise.store.folders import ResultsFolder
 from lengthwise.store.rows import RunRow
 from lengthwise.store.writing import batches
 
@@ -35,7 +34,7 @@ class Dropped:
 
 
 def drop_runs(
-    connection: Connection, keys: Sequence[str], finished: bool, now: float, name: str, folder: Path | None
+    connection: Connection, keys: Sequence[str], finished: bool, now: float, name: str, files: ResultsFolder | None
 ) -> Dropped:
     dropped = []
     for key in dict.fromkeys(keys):
@@ -48,10 +47,10 @@ def drop_runs(
             raise StoreError(f"{named} is running; stop the command that runs it first; nothing was deleted")
         if run.finished is not None and not finished:
             raise StoreError(f"{named} is finished and its results would be lost; nothing was deleted")
-        if folder is not None:
-            require_deletable(folder, key)
+        if files is not None:
+            files.require_deletable(key)
         dropped.append(run)
-    stuck = _delete_files(folder, [run.key for run in dropped])
+    stuck = _delete_files(files, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
     deleted = [run.key for run in dropped]
     members = schema.study_runs
@@ -63,7 +62,7 @@ def drop_runs(
     return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
 
-def drop_study(connection: Connection, study: str, finished: bool, now: float, folder: Path | None) -> Dropped:
+def drop_study(connection: Connection, study: str, finished: bool, now: float, files: ResultsFolder | None) -> Dropped:
     reading.require_study(connection, study)
     members = schema.study_runs
     in_study = members.c.study == study
@@ -87,7 +86,7 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     if unknown and not finished:  # they may be finished
         holding = True
     unreadable = unknown if finished else ()
-    stuck = _delete_files(folder, [*(run.key for run in dropped), *unreadable])
+    stuck = _delete_files(files, [*(run.key for run in dropped), *unreadable])
     dropped = [run for run in dropped if run.key not in stuck]
     unreadable = tuple(key for key in unreadable if key not in stuck)
     _delete(connection, [*(run.key for run in dropped), *unreadable])
@@ -102,7 +101,7 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     )
 
 
-def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
+def _delete_files(files: ResultsFolder | None, keys: Sequence[Any]) -> dict[Any, str]:
     """Delete the files of runs. Return the reason for each key whose files could not be deleted.
 
     Files are deleted before rows. If the process is interrupted in between, the run can be deleted again, and no folder remains
@@ -110,10 +109,10 @@ def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
     """
     stuck = {}
     for key in keys:
-        if folder is None or not isinstance(key, str) or not KEY.fullmatch(key):  # runs with such keys have no folder
+        if files is None or not isinstance(key, str) or not KEY.fullmatch(key):  # runs with such keys have no folder
             continue
         try:
-            delete_run(folder, key)
+            files.delete(key)
         except StoreError as error:
             stuck[key] = str(error)
         except OSError as error:

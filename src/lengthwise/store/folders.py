@@ -1,27 +1,25 @@
-"""The folders of runs. Only this module turns a run's key into a path."""
+"""The results folder and the folders of runs. Only this module turns a run's key into a path."""
 
 import os
 import secrets
 import shlex
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from lengthwise.class_versions import shortened
 from lengthwise.store.checks import require_key
 from lengthwise.store.errors import BadFolder, StoreError
-from lengthwise.values import RESULTS, require_no_address
+from lengthwise.values import RESULTS, WEIGHTS, is_remote, require_no_address
 
-_ID_FILE = "results-id"
+ID_FILE = "results-id"
 
 
 def results_option(results: str | os.PathLike[str]) -> str:
     """Return ` --results PATH` for commands in messages, or "" if this is the folder that they use without the option."""
     default = os.environ.get("LENGTHWISE_RESULTS") or RESULTS
-    return (
-        ""
-        if Path(results).resolve() == Path(default).resolve()
-        else f" --results {shlex.quote(shortened(str(results)))}"
-    )
+    given, usual = (where if is_remote(where) else Path(where).resolve() for where in (results, default))
+    return "" if given == usual else f" --results {shlex.quote(shortened(str(results)))}"
 
 
 def store_option(address: str | None) -> str:
@@ -35,11 +33,11 @@ def results_id(folder: Path, create: bool) -> str | None:
 
     Two machines that find the same identifier see the same folder.
     """
-    file = folder / _ID_FILE
+    file = folder / ID_FILE
     try:
         if create and not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            draft = folder / f".{_ID_FILE}.{os.getpid()}"
+            draft = folder / f".{ID_FILE}.{os.getpid()}"
             draft.write_text(secrets.token_hex(16), encoding="ascii")
             os.replace(draft, file)
         with open(file, encoding="ascii", errors="replace") as text:
@@ -88,3 +86,49 @@ def require_deletable(results: str | os.PathLike[str], key: str) -> Path:
     if link.parent.is_symlink() or not link.is_symlink():
         run_folder(results, key)
     return link
+
+
+class ResultsFolder:
+    """The files of a results folder on this machine. `RemoteFolder` has the same methods for a folder at an address.
+
+    `path`: the folder in which a process reads and writes the files of runs. `address`: with what another process opens it.
+    """
+
+    is_remote = False
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @property
+    def address(self) -> str:
+        return str(self.path.resolve())
+
+    def __str__(self) -> str:
+        """Return the name in messages, and for the option --results."""
+        return str(self.path)
+
+    def identifier(self, create: bool) -> str | None:
+        """Return the identifier in the folder, or None if it has none. With `create`, it gets a random one if it has none."""
+        return results_id(self.path, create)
+
+    def run_folder(self, key: str) -> Path:
+        """Return the path of a run's folder; see `run_folder`."""
+        return run_folder(self.path, key)
+
+    def trained(self, keys: Collection[str]) -> set[str]:
+        """Return the keys of those runs that have weights."""
+        return {key for key in keys if (self.run_folder(key) / WEIGHTS).is_file()}
+
+    def fetch(self, key: str) -> None:
+        """Bring the files of a run into its folder, as the machine that used it last has left them."""
+
+    def send(self, key: str) -> None:
+        """Make the new files of a run available to other machines."""
+
+    def require_deletable(self, key: str) -> None:
+        """Raise `StoreError` if the files of a run cannot be deleted."""
+        require_deletable(self.path, key)
+
+    def delete(self, key: str) -> None:
+        """Delete the files of a run; see `delete_run`."""
+        delete_run(self.path, key)

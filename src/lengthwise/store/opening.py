@@ -1,4 +1,4 @@
-"""`open_store`, `open_results` and `upgrade_results`."""
+"""`open_store`, `open_results`, `open_folder` and `upgrade_results`."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from pathlib import Path
 from lengthwise.store.databases import connect, open_database
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import OldTables, StoreError
-from lengthwise.store.folders import results_option, store_option
+from lengthwise.store.folders import ResultsFolder, results_option, store_option
+from lengthwise.store.remote_files import RemoteFolder
 from lengthwise.store.results import Store
 from lengthwise.store.upgrading import upgrade
-from lengthwise.values import is_url, require_address, require_no_address
+from lengthwise.values import is_remote, is_url, require_address, require_results
 
 
 def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
@@ -24,15 +25,16 @@ def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0)
 
 
 def open_results(where: str | Path, create: bool = True, *, store: str | None = None, timeout: float = 60.0) -> Store:
-    """Open the results whose files are in the folder `where`, so that `Store.folder` exists.
+    """Open the results whose files are in the folder `where`, so that `Store.files` exists.
 
-    The database is at the address `store`, such as postgresql://user@host/name, or else in the folder. Raises `ConfigError` if
-    `where` is an address or `store` is none, and `StoreError` as `open_store` does.
+    The database is at the address `store`, such as postgresql://user@host/name, or else in the folder. With `store`, the folder
+    may be at an address too, such as s3://bucket/folder. Raises `ConfigError` if `where` or `store` cannot be used, and
+    `StoreError` as `open_store` does.
     """
     address = _address(where, store)
     if store is None:
         return open_store(address, create, timeout=timeout)
-    opened = Store(_open(address, create, timeout), Path(where).expanduser().absolute(), store)
+    opened = Store(_open(address, create, timeout), open_folder(where), store)
     if create:
         try:
             opened.require_shared_folder()
@@ -40,6 +42,12 @@ def open_results(where: str | Path, create: bool = True, *, store: str | None = 
             opened.close()
             raise
     return opened
+
+
+def open_folder(where: str | Path) -> ResultsFolder:
+    """Return the results folder on this machine, or at an address such as s3://bucket/folder. Nothing is read or created yet."""
+    require_results("the results folder", where, True)
+    return RemoteFolder(where) if is_remote(where) else ResultsFolder(Path(where).expanduser().absolute())
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,8 @@ def upgrade_results(where: str | Path, *, store: str | None = None, timeout: flo
 
 
 def _address(where: str | Path, store: str | None) -> str | Path:
-    require_no_address("the results folder", where)
+    """Return where the database is."""
+    require_results("the results folder", where, store is not None)
     if store is None:
         return where
     require_address("store", store)

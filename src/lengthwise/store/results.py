@@ -1,7 +1,6 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, case, delete, select, update
@@ -12,7 +11,7 @@ from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite_file import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
-from lengthwise.store.folders import results_id, results_option, store_option
+from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.rows import (
     Activity,
     CurveRow,
@@ -34,27 +33,27 @@ class Store:
     Several processes and threads may use a database at once. A forked process must open `store.url` itself.
     """
 
-    def __init__(self, database: Database, folder: Path | None = None, address: str | None = None):
-        """`folder`: the results folder. Default: the folder of the database's file. `address`: see `open_results`."""
+    def __init__(self, database: Database, files: ResultsFolder | None = None, address: str | None = None):
+        """`files`: the results folder. Default: the folder of the database's file. `address`: see `open_results`."""
         self._database, self._address = database, address
         self.name, self.url, self.path, self.readonly = database.name, database.url, database.path, database.readonly
-        self._folder = database.path.parent if folder is None and database.path is not None else folder
+        self._files = ResultsFolder(database.path.parent) if files is None and database.path is not None else files
         self._transaction, self._now = database.transaction, database.now
 
     @property
-    def folder(self) -> Path:
+    def files(self) -> ResultsFolder:
         """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without one."""
-        if self._folder is None:
+        if self._files is None:
             raise StoreError(f"{self.name} was opened without a results folder; open it with open_results")
-        return self._folder
+        return self._files
 
     @property
     def option(self) -> str:
         """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need none."""
-        if self._folder is None:
+        if self._files is None:
             return ""
         is_file = self._address is None and self.path is not None and self.path.name != FILE_NAME
-        return store_option(self._address) + results_option(self.path if is_file and self.path else self._folder)
+        return store_option(self._address) + results_option(self.path if is_file and self.path else str(self._files))
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -78,18 +77,18 @@ class Store:
         self._database.require_unchanged()
 
     def require_shared_folder(self) -> None:
-        """Raise `StoreError` unless `folder` is the results folder that every user of this database has.
+        """Raise `StoreError` unless `files` is the results folder that every user of this database has.
 
         Otherwise a worker would not find what another one has trained. The first caller decides which folder it is.
         """
         with self._transaction(writes=True) as connection:
             known = connection.scalar(select(schema.about.c.results_id).with_for_update())
-            found = results_id(self.folder, create=known is None)
+            found = self.files.identifier(create=known is None)
             if known is None:
                 connection.execute(update(schema.about).values(results_id=found))
             elif found != known:
                 raise StoreError(
-                    f"{self.folder} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
+                    f"{self.files} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
                     "folder that all machines share with --results, or another database with --store"
                 )
 
@@ -262,7 +261,7 @@ class Store:
         without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._folder)
+            return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._files)
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
         """Delete a study and its runs with their files, except for runs that another study lists too.
@@ -271,7 +270,7 @@ class Store:
         are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._folder)
+            return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._files)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""

@@ -16,7 +16,7 @@ from lengthwise.analysis.protocol import canonical
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, ExecutorConfig, Local, Run
 from lengthwise.plugins import loaded_plugins
-from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
+from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results
 from lengthwise.studies.compute import DEFAULT_COMPUTE, Compute
 from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
@@ -26,9 +26,8 @@ from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import STOP_SIGNALS, Spec
 from lengthwise.training import check_step
-from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.numerics import torch_threads
-from lengthwise.values import require_no_address
+from lengthwise.values import require_results
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
@@ -71,7 +70,8 @@ def execute(
     """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
     Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
-    which several machines can share; None: the database in `results`. `executor`: where the runs are executed:
+    which several machines can share; None: the database in `results`. With `store`, `results` may be an address too, such as
+    s3://bucket/folder. `executor`: where the runs are executed:
     `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
     `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `retries`: how often a run that fails is
     tried again, unless its settings are the cause. `estimate`: measure a few training steps first, which takes about five
@@ -85,7 +85,7 @@ def execute(
     Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
     saved their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
-    require_no_address("the results folder", results)
+    require_results("the results folder", results, store is not None)
     if not 0 <= retries <= MAX_RETRIES:
         raise ConfigError(f"retries must be from 0 to {MAX_RETRIES}, got {retries}")
     compute.require_valid()
@@ -99,7 +99,7 @@ def execute(
         spec = Spec(
             store=opened.url,
             study=study.name,
-            results=str(opened.folder.resolve()),
+            results=opened.files.address,
             runs=_pickled(study),
             plugins=loaded_plugins(),
             source=_source_for_workers(study),
@@ -107,7 +107,7 @@ def execute(
             retries=retries,
         )
         for run in study.runs:
-            run_folder(opened.folder, run.key)  # raises `StoreError` for a link or a file
+            opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))
@@ -117,16 +117,14 @@ def execute(
 def _require_parents(store: Store, study: Study) -> None:
     """Raise `ConfigError` for a run whose parent is neither a run of the study nor trained in this results folder."""
     listed = {run.key for run in study.runs}
-    trained: set[str] | None = None
+    others = {run.parent.key for run in study.runs if run.parent is not None} - listed
+    finished = {row.key for row in store.runs() if row.finished is not None} if others else set()
+    trained = store.files.trained(others & finished)
     for run in study.runs:
-        if run.parent is None or run.parent.key in listed:
-            continue
-        if trained is None:
-            trained = {row.key for row in store.runs() if row.finished is not None}
-        if run.parent.key not in trained or not (run_folder(store.folder, run.parent.key) / WEIGHTS).is_file():
+        if run.parent is not None and run.parent.key in others - trained:
             raise ConfigError(
                 f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, seed "
-                f"{run.parent.seed}), which is not trained in {store.folder}; add that run to the study"
+                f"{run.parent.seed}), which is not trained in {store.files}; add that run to the study"
             )
 
 
@@ -186,12 +184,13 @@ def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -
 def _reopen(store: Store, study: str) -> str:
     """Mark finished runs whose weights are missing for training. Return one line about them, or an empty string."""
     done = [run.key for run in store.runs(study) if run.status == "done"]
-    reopened = store.reopen([key for key in done if not (run_folder(store.folder, key) / WEIGHTS).is_file()])
+    trained = store.files.trained(done)
+    reopened = store.reopen([key for key in done if key not in trained])
     if not reopened:
         return ""
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
-        f"{study}: the weights of {runs} are missing in {store.folder / 'runs'}, so {they_are} trained again; the scores are "
+        f"{study}: the weights of {runs} are missing in {store.files}/runs, so {they_are} trained again; the scores are "
         f"kept (`lengthwise report{store.option}` needs no weights)"
     )
 

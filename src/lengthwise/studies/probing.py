@@ -18,13 +18,12 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
-from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
+from lengthwise.store import ProbeRow, ResultsFolder, RunRow, Store, StoreError, open_folder
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
-from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.tensor_file import CheckpointError, DamagedFile
-from lengthwise.values import require_no_address
+from lengthwise.values import WEIGHTS
 
 MAX_LOADED = 2  # trained models in memory: those of one comparison
 
@@ -248,11 +247,11 @@ def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
 
 
 class Prober:
-    """Probes the trained models under `folder`, and stores the results."""
+    """Probes the trained models in a results folder, and stores the results."""
 
-    def __init__(self, store: Store, folder: Path, *, device: str = "cpu", threads: int = 1):
-        require_no_address("the results folder", folder)
-        self.store, self.folder, self.device = store, folder, device
+    def __init__(self, store: Store, folder: str | Path | ResultsFolder, *, device: str = "cpu", threads: int = 1):
+        self.store, self.device = store, device
+        self.files = folder if isinstance(folder, ResultsFolder) else open_folder(folder)
         self.facts = facts(device, threads)
         self._loaded: dict[str, TrainedRun] = {}
 
@@ -288,10 +287,10 @@ class Prober:
                 f"run {described(row)} is {row.status}, and only trained models can be probed; run its study"
             )
         run = stored_run(row)
-        if not (weights := run_folder(self.folder, row.key) / WEIGHTS).is_file():
+        if row.key not in self.files.trained([row.key]):
             raise ConfigError(
-                f"run {described(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
-                "again to retrain it"
+                f"run {described(row)} has no weights here ({self.files}/runs/{row.key}/{WEIGHTS}); copy them from where it was "
+                "trained, or run its study again to retrain it"
             )
         return run
 
@@ -300,9 +299,10 @@ class Prober:
             while len(self._loaded) >= MAX_LOADED:
                 other = next(key for key in self._loaded if partner is None or key != partner.key)
                 del self._loaded[other]
-            folder = run_folder(self.folder, row.key)
+            run, folder = self._run(row), self.files.run_folder(row.key)
+            self.files.fetch(row.key)
             try:
-                self._loaded[row.key] = load_trained_run(self._run(row), folder, device=torch.device(self.device))
+                self._loaded[row.key] = load_trained_run(run, folder, device=torch.device(self.device))
             except DamagedFile as error:
                 raise CheckpointError(
                     f"{error}; copy it again from where it was trained, or delete it and run its study again to retrain it"

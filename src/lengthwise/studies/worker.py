@@ -5,7 +5,6 @@ import pickle
 import random
 import signal
 import socket
-import threading
 import time
 import traceback
 import warnings
@@ -26,14 +25,13 @@ from lengthwise.store import (
     RunRow,
     Store,
     StoreError,
-    StoreGone,
     StoreWarning,
     Unstorable,
+    open_folder,
     open_store,
-    results_id,
-    run_folder,
     worker_name,
 )
+from lengthwise.studies.background import Heartbeat, Sender
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load_module
@@ -42,12 +40,12 @@ from lengthwise.studies.provenance import facts
 from lengthwise.studies.rank_group import RankDied, RankGroup
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
-from lengthwise.training.checkpoint import WEIGHTS, deleted
+from lengthwise.training.checkpoint import deleted
 from lengthwise.training.numerics import use_process
+from lengthwise.values import WEIGHTS
 
 # Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.
 STOP_SIGNALS = (signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
-HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 # Seconds between two attempts to claim a run, while other workers have all unfinished runs.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
@@ -58,7 +56,7 @@ class Spec:
 
     store: str  # URL
     study: str
-    results: str
+    results: str  # the path or the address of the results folder
     runs: bytes  # {key: Run}, pickled
     plugins: tuple[str, ...]  # those of the parent, so that the classes of stored runs are found by name
     source: str | None  # the study's file, if runs use classes from outside lengthwise
@@ -96,43 +94,13 @@ class Parent(Protocol):
     def send(self, event: Event) -> None: ...
 
 
-class Heartbeat:
-    """A thread that tells the store that the worker is alive, and its training step."""
-
-    def __init__(self, store: Store, key: str, worker: str):
-        self.step = self.steps = 0
-        self.lost = False
-        self._store, self._key, self._worker = store, key, worker
-        self._finished = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Heartbeat":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._finished.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._finished.wait(HEARTBEAT_SECONDS):
-            try:
-                self.lost = not self._store.heartbeat(self._key, self._worker, self.step, self.steps)
-                self._store.disconnect()
-            except StoreGone:  # further training could not be stored
-                self.lost = True
-            except StoreError:  # a failed heartbeat is harmless, because many follow before the worker counts as dead
-                pass
-            if self.lost:
-                return
-
-
 class Worker:
     """The work of one process on a study."""
 
     def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run]):
         self.spec, self.parent, self.runs = spec, parent, runs
         self.store, self.impatient_store = patient(store, parent), store
+        self.files = open_folder(spec.results)
         self.name = worker_name()
         self.facts = facts(spec.compute.device, spec.compute.threads) | spec.compute.unusual()
         self.pause = FIRST_PAUSE
@@ -162,7 +130,7 @@ class Worker:
     def process(self, row: RunRow) -> None:
         """Finish the run, release it, or mark it as failed."""
         start = time.perf_counter()
-        folder = run_folder(self.spec.results, row.key)
+        folder = self.files.run_folder(row.key)
         with Heartbeat(self.impatient_store, row.key, self.name) as heartbeat:
             try:
                 with self.warnings_as_notes(row.key):
@@ -190,6 +158,7 @@ class Worker:
 
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         weights = folder / WEIGHTS
+        patiently(self.parent, self.files.fetch, row.key)
         self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
@@ -198,18 +167,21 @@ class Worker:
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
         if run.parent is not None:
-            run_folder(self.spec.results, run.parent.key)  # raises an error for a link, which could lead anywhere
+            self.files.run_folder(run.parent.key)  # raises an error for a link, which could lead anywhere
+            patiently(self.parent, self.files.fetch, run.parent.key)
+        sender = Sender(self.files, row.key, self.parent, heartbeat)
 
         def should_stop() -> bool:
             return heartbeat.lost or self.parent.stop_requested.is_set()
 
         def on_training(progress: Progress) -> None:
             heartbeat.step, heartbeat.steps = progress.step, progress.steps
+            sender.note_problem()
             self.advance(row.key, progress)
 
         start_time = time.time()
-        run_folder(self.spec.results, row.key)  # again, because it may have been replaced since
-        with self.group.computing(run, folder, missing) as ranks:
+        self.files.run_folder(row.key)  # again, because it may have been replaced since
+        with sender, self.group.computing(run, folder, missing) as ranks:
             trained = train(
                 run,
                 folder,
@@ -225,7 +197,7 @@ class Worker:
             if trained.tracked:
                 self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
-        if not run_folder(self.spec.results, row.key).joinpath(WEIGHTS).is_file():
+        if not self.files.run_folder(row.key).joinpath(WEIGHTS).is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
         self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
@@ -297,7 +269,7 @@ class Worker:
 
     def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
         try:
-            run_folder(self.spec.results, row.key)
+            self.files.run_folder(row.key)
         except StoreError as replaced:  # the cause, and nothing may be written there
             error = replaced
         if isinstance(error, OSError) and not folder.is_dir():
@@ -309,7 +281,9 @@ class Worker:
                 (folder / "error.txt").unlink(missing_ok=True)  # a link could lead anywhere
                 with open(folder / "error.txt", "x", encoding="utf-8", errors="backslashreplace") as file:
                     file.write("".join(traceback.format_exception(error)))
-                message += f" (see {folder / 'error.txt'})"
+                message += f" (see {self.files}/runs/{row.key}/error.txt)"
+            with suppress(StoreError):
+                self.files.send(row.key)
         if debugging():
             traceback.print_exception(error)
         permanent = isinstance(error, (ConfigError, TrainingError))
@@ -350,7 +324,8 @@ def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
     load_plugins(spec.plugins)
     if spec.source is not None:
         load_module(spec.source)
-    if spec.results_id is not None and results_id(Path(spec.results), create=False) != spec.results_id:
+    files = open_folder(spec.results)
+    if spec.results_id is not None and patiently(parent, files.identifier, create=False) != spec.results_id:
         raise StoreError(
             f"{spec.results} on {socket.gethostname()} is not the results folder of the study, so the files of its runs would be "
             "missing; give a folder that all machines share with --results"

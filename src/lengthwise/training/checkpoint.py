@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,12 +15,10 @@ from torch import Tensor, nn
 from lengthwise.config import Run
 from lengthwise.training.parallel import divided_like, whole
 from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning, DamagedFile, read, write
-from lengthwise.values import require_no_address
+from lengthwise.values import CHECKPOINT, WEIGHTS, require_no_address
 
-WEIGHTS = "weights.safetensors"
 ENCODINGS = "encodings."  # begins the names of the encodings' tensors in a model
 FORMAT = "1"  # of both kinds of file; files with another format are refused
-_NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
 
 class RunFolder:
@@ -52,7 +49,7 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Return the paths of all checkpoints, newest first."""
-        numbered = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
+        numbered = [(int(m[1]), p) for p in self.path.iterdir() if (m := CHECKPOINT.fullmatch(p.name))]
         return [p for _, p in sorted(numbered, reverse=True)]
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -19,7 +18,7 @@ from lengthwise.probes import PROBES, ModelProbe
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
-    from lengthwise.store import RunRow, Store
+    from lengthwise.store import ResultsFolder, RunRow, Store
     from lengthwise.studies.probing import ProbeJob, ProbeResult
 
 
@@ -67,7 +66,7 @@ def command(
     with place.open() as store:
         skipped: list[str] = []
         jobs = _jobs(store, probe, selection, values, skipped)
-        answers = _ask(store, store.folder, jobs, device, threads)
+        answers = _ask(store, store.files, jobs, device, threads)
     for line in [*(f"skipped: {line}" for line in skipped), *_outdated(answers)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     if json:
@@ -188,13 +187,15 @@ def _require_any(rows: "Sequence[Any]", study: str | None, reasons: "Sequence[st
         raise ConfigError(f"no run of study {study!r} can be probed: {reasons[0]}")
 
 
-def _ask(store: "Store", folder: Path, jobs: "Sequence[ProbeJob]", device: str, threads: int) -> "list[ProbeResult]":
+def _ask(
+    store: "Store", files: "ResultsFolder", jobs: "Sequence[ProbeJob]", device: str, threads: int
+) -> "list[ProbeResult]":
     from lengthwise.studies import Compute, probing
     from lengthwise.training.numerics import use_process
 
     Compute(device=device, threads=threads).require_usable()
     use_process(threads)
-    prober = probing.Prober(store, folder, device=device, threads=threads)
+    prober = probing.Prober(store, files, device=device, threads=threads)
     stored = prober.stored(jobs)
     with _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
         return probing.probe_all(prober, jobs, show)

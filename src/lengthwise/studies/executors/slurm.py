@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.config import ConfigError, ExecutorConfig, Slurm
-from lengthwise.store import Store, results_id
+from lengthwise.store import ResultsFolder, Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
@@ -41,7 +41,8 @@ class SlurmExecutor(RemoteExecutor):
     def __init__(self, config: Slurm, spec: Spec, store: Store, emit: Callable[[Event], None]):
         super().__init__(config, spec, store, emit)
         self.name = job_name(spec.study, self.spec.results_id or "")
-        self.folder = Path(spec.results) / "slurm" / self.name
+        # If the results are at an address, this is in the cache folder, which the nodes must see.
+        self.folder = store.files.path.resolve() / "slurm" / self.name
         self.jobs: dict[str, str] = {}  # states of the jobs in the queue
         self.next_question = 0.0
         self.empty = 0  # answers in a row without a job
@@ -223,13 +224,13 @@ def parameters(config: Slurm, compute: Compute, name: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None or key == "wckey"}
 
 
-def script(config: Slurm, compute: Compute, study: str, results: Path) -> str:
+def script(config: Slurm, compute: Compute, study: str, results: ResultsFolder) -> str:
     """Return the script that sbatch would get."""
     require_submitit()
     from submitit.slurm.slurm import _make_sbatch_string
 
-    name = job_name(study, results_id(results, create=False) or "")
-    folder = results.resolve() / "slurm" / name
+    name = job_name(study, results.identifier(create=False) or "")
+    folder = results.path.resolve() / "slurm" / name
     command = f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(str(folder))}"
     given = parameters(config, compute, name)
     return str(_make_sbatch_string(command=command, folder=folder, map_count=config.slots, **given))

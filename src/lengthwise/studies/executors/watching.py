@@ -4,13 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import make_url
 
 from lengthwise.config import ConfigError
-from lengthwise.store import STATUSES, Activity, Store, StoreUnreachable, results_id
+from lengthwise.store import STATUSES, Activity, Store, StoreUnreachable
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor
@@ -121,7 +120,7 @@ class RemoteExecutor(Executor):
     remote = True
 
     def __init__(self, config: Any, spec: Spec, store: Store, emit: Callable[[Event], None]):
-        identifier = results_id(Path(spec.results), create=True)
+        identifier = store.files.identifier(create=True)
         super().__init__(config, replace(spec, results_id=identifier), store, emit)
         self.watcher = Watcher(store, spec.study, emit)
 
