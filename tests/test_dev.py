@@ -347,9 +347,12 @@ PINNED = [
 
 
 def requirements() -> list[Requirement]:
-    """What pyproject.toml asks for, with every extra."""
+    """What pyproject.toml asks for, with every extra that can be installed with the pinned set.
+
+    The storage services cannot: botocore, which s3fs brings along, needs python-dateutil < 3.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name not in ("s3", "gcs")]
     return [Requirement(line) for lines in (project["dependencies"], *extras) for line in lines]
 
 

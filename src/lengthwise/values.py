@@ -139,7 +139,7 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
     elif re.search(r"[@?#\\]|::", results) or not results.isprintable():
         raise ConfigError(
             f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, got an "
-            "address with @, ?, #, :: or a backslash; store credentials where the tools of your storage service look for them"
+            "address with a user, a query or several parts; store credentials where the tools of your service look for them"
         )
     elif not with_store:
         raise ConfigError(

@@ -400,5 +400,7 @@ def test_a_working_folder_that_others_can_write(tmp_path: Path, monkeypatch: pyt
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setenv("LENGTHWISE_CACHE", str(cache))
-    with pytest.raises(StoreError, match=r"need a working folder, but other users may write to .* set LENGTHWISE_CACHE"):
+    with pytest.raises(
+        StoreError, match=r"need a working folder, but other users may write to .* set LENGTHWISE_CACHE"
+    ):
         open_folder(f"file://{tmp_path}/results").fetch(KEY)

@@ -11,6 +11,7 @@ from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import page_here, print_table
 from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Local, Slurm
+from lengthwise.values import require_results
 
 if TYPE_CHECKING:
     from lengthwise.studies import Outcome, Study
@@ -52,6 +53,7 @@ def command(
         from lengthwise.store import open_folder
         from lengthwise.studies.executors.slurm import script
 
+        require_results("The results folder", execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     return run_study(loaded, execution, executor)
