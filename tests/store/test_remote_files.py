@@ -404,3 +404,25 @@ def test_a_working_folder_that_others_can_write(tmp_path: Path, monkeypatch: pyt
         StoreError, match=r"need a working folder, but other users may write to .* set LENGTHWISE_CACHE"
     ):
         open_folder(f"file://{tmp_path}/results").fetch(KEY)
+
+
+@pytest.mark.parametrize("there", ["flaky"], indirect=True)
+def test_nothing_is_asked_if_nothing_has_changed(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
+    a, b = machine("a"), machine("b")
+    save(a, 10, 20)
+    (a.run_folder(KEY) / "error.txt").write_text("error")
+    a.send(KEY)
+    b.fetch(KEY)
+    assert "error.txt" in files(there) and "error.txt" not in files(b)
+    (b.run_folder(KEY) / checkpoint(20)).rename(b.run_folder(KEY) / f"{checkpoint(20)}.damaged")
+    b.send(KEY)
+    assert list(files(there)) == [checkpoint(10), checkpoint(20)], "the error is over, and no newer checkpoint is there"
+    operations: list[str] = []
+    FlakySystem.problem = lambda operation, path: operations.append(operation)
+    for folder in (a, b):
+        folder.send(KEY)
+    assert operations == []
+    save(b, 30, keep=3)  # the damaged one counts
+    b.send(KEY)
+    assert list(files(there)) == [checkpoint(10), checkpoint(30)]
+    assert operations == ["put_file", "ls", "rm_file"]

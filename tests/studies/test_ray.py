@@ -64,6 +64,17 @@ def start(file: Path, results: Path, cluster: Any) -> "subprocess.Popen[str]":
     )
 
 
+def test_results_at_an_address(
+    cluster: Any, study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "cache"))
+    study, results, store = load(study_file()), f"file://{tmp_path}/bucket", f"sqlite:///{tmp_path}/results.db"
+    outcome = execute(study, results, store=store, executor=Ray(address=cluster.address))
+    assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
+    files = {path.parent.name: path.name for path in (tmp_path / "bucket").glob("runs/*/*")}
+    assert files == {run.key: "weights.safetensors" for run in study.runs}
+
+
 def test_a_study_gives_what_it_gives_here(cluster: Any, study_file: StudyFile, tmp_path: Path) -> None:
     study = load(study_file(seeds=2))
     execute(study, tmp_path / "here", executor=Inline())

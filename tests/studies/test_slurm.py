@@ -97,6 +97,21 @@ def test_a_job_has_several_devices_for_each_run(slurm: Path, study_file: StudyFi
 
 @needs_slurm
 @pytest.mark.slow
+def test_results_at_an_address(
+    slurm: Path, study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "cache"))
+    study, results, store = load(study_file()), f"file://{tmp_path}/bucket", f"sqlite:///{tmp_path}/results.db"
+    outcome = execute(study, results, store=store, executor=Slurm(slots=1, time="10m"))
+    assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
+    files = {path.parent.name: path.name for path in (tmp_path / "bucket").glob("runs/*/*")}
+    assert files == {run.key: "weights.safetensors" for run in study.runs}
+    assert len(list((tmp_path / "cache").glob("results-*/slurm/*/*_log.out"))) == 1
+    wait_for(lambda: not squeue("pending,running"))
+
+
+@needs_slurm
+@pytest.mark.slow
 def test_the_driver_may_be_killed_and_ctrl_c_stops_the_jobs(slurm: Path, long_study: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     driver = start(long_study, results, "--slots", "1", "--time", "10m")

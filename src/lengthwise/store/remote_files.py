@@ -161,21 +161,19 @@ class RemoteFolder(ResultsFolder):
         folder = self.run_folder(key)
         with _local_errors(folder):
             here = _files(folder)
-            if not self._differences(here, _read_record(folder)):
+            record = _read_record(folder)
+            if not _unsent(here, record) and not _obsolete(record, here):
                 return
             with self._locked(key):
                 record = _read_record(folder)
-                unsent = [name for name in self._differences(here, record) if name in here and self._upload(key, name)]
+                unsent = [name for name in _unsent(here, record) if self._upload(key, name)]
                 there = self._list(key)
                 for name in unsent:
                     if there.get(name, "").split()[:1] != [str(here[name][0])]:
                         raise StoreUnreachable(f"{self}/runs/{key}/{name} was not written completely; run this again")
                     record[name] = (there[name], *here[name])
                 _write_record(folder, record)
-                newest = max((_step(name) for name in here if name in there), default=-1)
-                old = {name for name in there if _step(name) < newest and (name in record or WEIGHTS in here)}
-                old |= record.keys() & {ERROR}
-                for name in sorted(old - here.keys()):
+                for name in _obsolete(there, here):
                     self._delete_file(key, name)
                     record.pop(name, None)
                 _write_record(folder, record)
@@ -186,12 +184,6 @@ class RemoteFolder(ResultsFolder):
             with self._errors(), suppress(FileNotFoundError):
                 self._system[0].rm(path, recursive=True)
             super().delete(key)
-
-    @staticmethod
-    def _differences(here: Mapping[str, tuple[int, int]], record: Record) -> list[str]:
-        """Return the names of files that are new here, the oldest checkpoint first, and of those that were deleted here."""
-        changed = {name for name in here if record.get(name, ("", 0, 0))[1:] != here[name]}
-        return sorted(changed | (record.keys() - here.keys() - {WEIGHTS}))
 
     def _path(self, key: str, *name: str) -> str:
         return "/".join([self._system[1], "runs", require_key(key, "the key"), *name])
@@ -207,7 +199,7 @@ class RemoteFolder(ResultsFolder):
             self._require_identifier()
             return {}
         files = {entry["name"].rpartition("/")[2]: entry for entry in found if entry["type"] == "file"}
-        return {name: _version(entry) for name, entry in files.items() if _is_name(name) and not entry.get("islink")}
+        return {name: _version(entry) for name, entry in files.items() if _is_name(name)}
 
     def _require_identifier(self) -> None:
         """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs without files."""
@@ -307,6 +299,17 @@ def _step(name: str) -> float:
     """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other files."""
     match = CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else math.inf if name == WEIGHTS else -1
+
+
+def _unsent(here: Mapping[str, tuple[int, int]], record: Record) -> list[str]:
+    """Return the names of files that have changed here since they were copied, the oldest checkpoint first."""
+    return sorted((name for name in here if record.get(name, ("", 0, 0))[1:] != here[name]), key=_step)
+
+
+def _obsolete(there: Collection[str], here: Collection[str]) -> list[str]:
+    """Return the names of files at the address that training here has replaced by newer ones, which are there too."""
+    newest = max((_step(name) for name in here if name in there), default=-1)
+    return sorted(name for name in there if name not in here and (name == ERROR or _step(name) < newest))
 
 
 def _version(entry: Mapping[str, Any]) -> str:
