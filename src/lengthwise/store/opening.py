@@ -34,7 +34,10 @@ def open_results(where: str | Path, create: bool = True, *, store: str | None = 
     address = _address(where, store)
     if store is None:
         return open_store(address, create, timeout=timeout)
-    opened = Store(_open(address, create, timeout), open_folder(where), store)
+    files = open_folder(where)
+    if create:
+        files.identifier(create=False)  # if an address cannot be reached, no tables are created
+    opened = Store(_open(address, create, timeout), files, store)
     if create:
         try:
             opened.require_shared_folder()
