@@ -15,13 +15,29 @@ import torch
 from torch import Tensor
 
 from lengthwise.config import EvaluationConfig, Run
+from lengthwise.encodings import PositionEncoding
 from lengthwise.evaluation import Division, evaluate
+from lengthwise.forms import AttentionModifiers, ToeplitzBias
+from lengthwise.span import Span
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.rank_group import connect
 from lengthwise.training import Stopped, build, train
 from lengthwise.training.parallel import Optimizations
 from lengthwise.training.ranks import Ranks
 from lengthwise.training.trainer import Trainer
+
+
+class Either(PositionEncoding):
+    """A bias by one of two parameters, which the length decides: parts of a batch may use different ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.even, self.odd = (torch.nn.Parameter(torch.tensor([0.3, -0.2])) for _ in range(2))
+
+    def modifiers(self, span: Span) -> AttentionModifiers:
+        weight = self.odd if span.length % 2 else self.even
+        distance = torch.arange(span.distance_bound)
+        return AttentionModifiers(terms=(ToeplitzBias(weight[:, None] * distance.log1p()),))
 
 
 class Together:
@@ -115,3 +131,14 @@ def scores(ranks: Ranks, run: Run, config: EvaluationConfig, batch_tokens: int) 
         division=Division(batch_tokens, ranks),
     )
     return [{name: value for name, value in asdict(score).items() if name != "seconds"} for score in found]
+
+
+def read_in_another_order(ranks: Ranks) -> None:
+    """Let this rank read the tensors of a file in an order of its own, as safetensors does in different processes."""
+    from lengthwise.training import checkpoint, tensor_file
+
+    def read(path: Path) -> Any:
+        tensors, facts = tensor_file.read(path)
+        return dict(sorted(tensors.items(), reverse=bool(ranks.rank))), facts
+
+    checkpoint.read = read  # type: ignore[assignment]

@@ -39,6 +39,8 @@ class Own(PositionEncoding):
         if self.training and os.path.exists(file) and dist.is_initialized() and dist.get_rank() == int(os.environ["TEST_RANK"]):
             if os.environ["TEST_ACTION"] == "raise":
                 raise KeyError("lost")
+            if os.environ["TEST_ACTION"] == "large":
+                raise ValueError("lost " + "x" * 5_000_000)
             os.unlink(file)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().modifiers(span)
@@ -138,20 +140,27 @@ def test_a_killed_process_of_a_run(
     assert not ranks_of(os.getpid())
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize(
+    ("rank", "action"),
+    [
+        pytest.param(0, "raise", marks=pytest.mark.slow),
+        (1, "raise"),
+        pytest.param(1, "large", marks=pytest.mark.slow),  # more than fits into the pipe that nobody reads
+    ],
+)
 def test_an_error_of_any_process_fails_the_run_with_its_text(
-    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, action: str
 ) -> None:
     study = load(study_file(encodings='[Own, "nope"]', before=OWN))
     file = tmp_path / "raise"
     file.touch()
     monkeypatch.setenv("TEST_FILE", str(file))
     monkeypatch.setenv("TEST_RANK", str(rank))
-    monkeypatch.setenv("TEST_ACTION", "raise")
+    monkeypatch.setenv("TEST_ACTION", action)
     outcome, events = run(study, tmp_path / "results")
     assert outcome.counts == DONE | {"failed": 1}, "the other run has new processes"
     (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert "KeyError: 'lost'" in failed.error
+    assert ("KeyError: 'lost'" if action == "raise" else "ValueError: lost xx") in failed.error
     text = (tmp_path / "results" / "runs" / failed.key / "error.txt").read_text()
     assert "in modifiers" in text, "with the traceback of the process that failed"
 
@@ -179,6 +188,7 @@ def test_no_process_outlives_a_worker(study_file: StudyFile, command: Any) -> No
         ({"devices_per_run": 0}, "devices_per_run must be from 1 to 64, got 0"),
         ({"devices_per_run": 65}, "devices_per_run must be from 1 to 64, got 65"),
         ({"devices_per_run": 2, "sharding": "fdsp"}, "sharding must be ddp or fsdp, and there is no 'fdsp'.*fsdp"),
+        ({"sharding": "fsdp"}, "sharding fsdp needs several devices per run; add --devices-per-run, or omit sharding"),
         ({"devices_per_run": 2, "device": "cuda:1"}, "device must be cpu or cuda, got 'cuda:1'"),
         (
             {"devices_per_run": 5},

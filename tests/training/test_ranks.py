@@ -15,7 +15,7 @@ from lengthwise.tasks import Addition, Copy, LinearRegression, Text
 from lengthwise.training import build
 from lengthwise.training.parallel import SHARDINGS, Optimizations
 from lengthwise.training.ranks import ALONE, Ranks
-from tests.ranks import Together, scores, steps, trained
+from tests.ranks import Either, Together, read_in_another_order, scores, steps, trained
 
 SMALL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 SHARDED = list(SHARDINGS)
@@ -76,6 +76,32 @@ def test_two_ranks_train_every_model_like_one(two: Together, sharding: str) -> N
     for rank in two(steps, models(), 3, sharding=sharding):
         for one, shared in zip(alone, rank, strict=True):
             close(shared, one)
+
+
+@pytest.mark.parametrize("sharding", SHARDED)
+def test_parts_that_use_different_parameters(two: Together, sharding: str) -> None:
+    run = run_of(Either, batch_size=4, accumulation=2, positions=choose(Randomized, max_length=40))
+    (alone,) = steps(ALONE, [run], 8)
+    used = [
+        not torch.equal(alone[1][f"model/encodings.0.{name}"], torch.tensor([0.3, -0.2]).double())
+        for name in ("even", "odd")
+    ]
+    assert all(used)
+    for (shared,) in two(steps, [run], 8, sharding=sharding):
+        close(shared, alone)
+
+
+@pytest.mark.parametrize("sharding", SHARDED)
+def test_a_run_may_be_interrupted_again_and_again(two: Together, tmp_path: Path, sharding: str) -> None:
+    """A restored optimizer has its tensors in an order that differs between processes."""
+    run = run_of(FIRE, steps=12, batch_size=4)
+    whole = two(trained, run, tmp_path / "whole", sharding=sharding)[0]
+    two(read_in_another_order)
+    for stop in (2, 3, 4, 2):
+        assert two(trained, run, tmp_path / "cut", stop, sharding=sharding) == [None, None]
+    for losses, weights in two(trained, run, tmp_path / "cut", sharding=sharding):
+        assert losses == whole[0]
+        assert all(torch.equal(t, whole[1][name]) for name, t in weights.items())
 
 
 def test_dropout_depends_on_the_part_and_not_on_the_rank(two: Together) -> None:

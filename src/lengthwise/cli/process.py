@@ -149,7 +149,10 @@ def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
     counts = getattr(interrupt, "counts", None)
     hint = getattr(interrupt, "hint", "run the same command again to continue")
     if counts is not None:
-        hint = f"{counts['done']} of {sum(counts.values())} runs are done and all progress is saved; {hint}"
+        saved = "and all progress is saved"
+        if getattr(interrupt, "killed", False):
+            saved = "and workers that did not answer were killed, which loses the steps since their last checkpoints"
+        hint = f"{counts['done']} of {sum(counts.values())} runs are done {saved}; {hint}"
     print(f"\nlengthwise: stopped; {hint}", file=sys.stderr)
     return 128 + int(getattr(interrupt, "signal", 2))
 

@@ -1,5 +1,7 @@
 """`Compute`: what computes the runs of a study."""
 
+import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +51,10 @@ class Compute:
             raise ConfigError(
                 f"sharding must be {' or '.join(SHARDINGS)}, and there is no {unlisted(self.sharding, SHARDINGS)}"
             )
+        if self.devices_per_run == 1 and self.sharding != "ddp":
+            raise ConfigError(
+                f"sharding {self.sharding} needs several devices per run; add --devices-per-run, or omit sharding"
+            )
         if self.devices_per_run > 1 and self.device not in ("cpu", "cuda"):
             raise ConfigError(
                 f"with several devices per run, device must be cpu or cuda, got {self.device!r}; process n uses cuda:n"
@@ -77,6 +83,12 @@ class Compute:
     def require_usable(self) -> None:
         """Raise `ConfigError` for settings that cannot be used on this machine."""
         self.require_valid()
+        if (
+            self.compile
+            and self.device == "cpu"
+            and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
+        ):
+            raise ConfigError("compile needs a C++ compiler on a CPU, and none was found; install g++, or omit compile")
         if self.devices_per_run > 1 and not torch.distributed.is_available():
             raise ConfigError("several devices per run need a PyTorch with torch.distributed, which this one lacks")
         try:

@@ -36,11 +36,14 @@ LOCAL = Local()
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGUSR2 stopped the execution. All progress is saved, and the same call continues."""
+    """Ctrl-C, SIGTERM or SIGUSR2 stopped the execution. The same call continues.
 
-    def __init__(self, number: int, counts: dict[str, int]):
+    All progress is saved, unless workers did not answer and were `killed`: then the steps since their last checkpoints are lost.
+    """
+
+    def __init__(self, number: int, counts: dict[str, int], killed: bool = False):
         super().__init__(f"interrupted by {signal.Signals(number).name}")
-        self.signal, self.counts = number, counts
+        self.signal, self.counts, self.killed = number, counts, killed
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,7 @@ class _Execution:
         self.executor: Executor = EXECUTORS[executor.name](executor, spec, store, self.emit)
         self.signal: int | None = None
         self.error: str | None = None
+        self.killed = False  # workers that did not end in time
         self.last_counts: tuple[dict[str, int], bool] | None = None
         self.next_count = 0.0
         self.permanent: set[str] = set()  # keys of runs that failed because of their settings
@@ -262,7 +266,7 @@ class _Execution:
         counts = self.store.progress(self.study.name)
         unfinished = counts["pending"] + counts["running"] > 0
         if self.signal is not None:
-            raise Interrupted(self.signal, counts)
+            raise Interrupted(self.signal, counts, self.killed)
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
@@ -334,6 +338,7 @@ class _Execution:
         while self.executor.active and time.perf_counter() < end and self.signal == first:
             self.executor.poll(POLL_SECONDS)
         if self.executor.active:
+            self.killed = True
             self.executor.kill()
         self.executor.close()
 

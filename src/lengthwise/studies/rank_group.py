@@ -12,6 +12,7 @@ import socket
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +37,9 @@ from lengthwise.training.ranks import ALONE, Ranks
 
 START_SECONDS = 300.0  # for the import of torch in a process
 END_SECONDS = 10.0  # for another rank to say why it has failed
+PREFIX = "lengthwise-ranks-"  # of temporary folders
 PAUSE_SECONDS = 0.05
+MAX_TEXT = 8000  # characters of an error; a pipe takes 64 KiB on Linux before somebody reads
 # Between two collectives, rank 0 writes scores, for which it waits up to an hour for an unreachable database.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
@@ -111,7 +114,8 @@ class RankGroup:
         """Start the other ranks and connect with them."""
         if dist.is_initialized():
             raise ConfigError("this process already uses torch.distributed; execute the study in another process")
-        self.folder = tempfile.mkdtemp(prefix="lengthwise-ranks-")
+        _remove_leftovers()
+        self.folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         setup = Setup(self.compute, self.plugins, self.source, os.path.join(self.folder, "rendezvous"))
         self.finalizer = util.Finalize(
             None, self.close, exitpriority=100
@@ -168,6 +172,25 @@ class RankGroup:
             self.finalizer.cancel()
 
 
+def _remove_leftovers() -> None:
+    """Remove the folders of workers of this user that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        with suppress(OSError, ValueError, AttributeError):  # Windows has no user IDs
+            if folder.stat().st_uid == os.getuid() and not folder.is_symlink() and not _is_alive(int(pid)):
+                shutil.rmtree(folder)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _may_come_from_another_rank(error: BaseException) -> bool:
     """Return whether the cause of an error can be that another rank ended, which torch reports as a `RuntimeError`."""
     return isinstance(error, RuntimeError)
@@ -196,12 +219,15 @@ def main(pipe: Connection, setup: Setup, rank: int) -> None:
         if hasattr(signal, name):  # rank 0 handles it, and all ranks stop after the same step
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     end_with_parent()
+    warnings.simplefilter("ignore")  # rank 0 has the same ones, and passes them on
     try:
         _follow(pipe, setup, rank)
     except EOFError:  # rank 0 has ended
         code = 0
     except BaseException as error:
-        error.add_note(f"In the process of device {rank}:\n{traceback.format_exc()}")
+        error.add_note(
+            f"In the process of device {rank}:\n{''.join(traceback.format_tb(error.__traceback__))[-MAX_TEXT:]}"
+        )
         with suppress(OSError):
             pipe.send(_sendable(error))
         code = 1
@@ -247,9 +273,16 @@ def _execute(command: Command, compute: Compute, ranks: Ranks) -> None:
 
 
 def _sendable(error: BaseException) -> Failure:
-    """Return the message with an error, or with its text if it cannot be sent to another process."""
+    """Return the message with an error, or with its text if it cannot be sent to another process, or is large: a pipe that nobody
+    reads takes little, and the process has to end."""
     try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return Failure(RankDied(f"{type(error).__name__}: {error}"))
-    return Failure(error)
+        data = pickle.dumps(error)
+        pickle.loads(data)
+        if len(data) <= 3 * MAX_TEXT:
+            return Failure(error)
+    except Exception:  # it cannot be pickled
+        pass
+    text = RuntimeError(f"{type(error).__name__}: {str(error)[:MAX_TEXT]}")
+    for note in getattr(error, "__notes__", ()):
+        text.add_note(str(note)[-MAX_TEXT:])
+    return Failure(text)

@@ -219,11 +219,14 @@ def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on."""
+    """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on. Collective, see `whole`.
+
+    They are sorted, because the order in which a restored optimizer has them differs between processes.
+    """
     return {
         f"{key}:{name}": whole(torch.as_tensor(value))
         for name, p in model.named_parameters()
-        for key, value in optimizer.state.get(p, {}).items()
+        for key, value in sorted(optimizer.state.get(p, {}).items())
     }
 
 

@@ -68,6 +68,7 @@ def train(
         _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
         trained = trainer.result()
         tensors = whole_tensors(model)
+        trainer.require_finite_weights(tensors)
         if ranks.is_first:
             files.save_final(tensors, {name: getattr(trained, name) for name in _STORED_FIELDS})
         if trainer.passes.is_sharded:  # evaluation needs a model that each rank can use alone
@@ -133,6 +134,7 @@ def _run(
         begin = time.perf_counter()
         trainer.require_finite()
         contents = trainer.state()
+        trainer.require_finite_weights(contents[0])
         if ranks.is_first:
             files.save(trainer.steps_done, *contents)
         saved_step, saved_at = trainer.steps_done, time.perf_counter()

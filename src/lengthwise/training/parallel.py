@@ -100,12 +100,7 @@ class Sharded(Passes):
         return nullcontext()
 
     def clip(self, parameters: list[nn.Parameter], limit: float) -> Tensor:
-        gradients = [p.grad for p in self.whole if p.grad is not None]
-        if gradients:
-            flat = torch.cat([g.flatten() for g in gradients])
-            self.ranks.sum(flat).div_(self.ranks.size)
-            for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-                gradient.copy_(mean.view_as(gradient))
+        self.average_whole_gradients()
         is_whole = {id(p) for p in self.whole}
         groups = [[p for p in parameters if (id(p) in is_whole) == whole] for whole in (False, True)]
         norms = [whole(nn.utils.get_total_norm(p.grad for p in group if p.grad is not None)) for group in groups]
@@ -113,6 +108,19 @@ class Sharded(Passes):
         for group in groups:
             nn.utils.clip_grads_with_norm_(group, limit, norm)
         return norm
+
+    def average_whole_gradients(self) -> None:
+        """Average the gradients of the parameters that every rank has whole. A parameter without any gradient stays without."""
+        shared = [p for p in self.whole if p.requires_grad]
+        if not shared:
+            return
+        uses = torch.tensor([float(p.grad is not None) for p in shared], device=shared[0].device)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
+        flat = torch.cat([*(g.flatten() for g in gradients), uses.to(gradients[0].dtype)])
+        *means, uses = self.ranks.sum(flat).split([*(g.numel() for g in gradients), len(shared)])
+        for p, mean, used in zip(shared, means, uses.tolist(), strict=True):
+            if used:
+                p.grad = mean.view_as(p) / self.ranks.size
 
 
 SHARDINGS: dict[str, type[Passes]] = {"ddp": Replicated, "fsdp": Sharded}

@@ -204,6 +204,16 @@ class Trainer:
             )
         self.steps_checked = self.steps_done
 
+    def require_finite_weights(self, tensors: dict[str, Tensor]) -> None:
+        """Raise `TrainingError` if a parameter is not finite, which a step can cause although its gradients are."""
+        parameters = {name for name, _ in self.model.named_parameters()}
+        for name, t in tensors.items():
+            if name.removeprefix("model/") in parameters and not bool(t.isfinite().all()):
+                raise TrainingError(
+                    f"{self.name}: after step {self.steps_done} the weights {name.removeprefix('model/')} are not finite; try a "
+                    "lower learning_rate, or drop the run and train it again"
+                )
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and further state of a checkpoint. Collective.
 
