@@ -1,5 +1,6 @@
 """The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2, from PyTorch."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class Sharded(Passes):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
+        # FSDP2 warns of in-place operations on what a block returns. The models have none.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         model: Any = self.model
         self.whole = list(model.encodings.parameters()) if hasattr(model, "encodings") else []
         mesh = init_device_mesh(next(model.parameters()).device.type, (self.ranks.size,))
