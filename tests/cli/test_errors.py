@@ -400,3 +400,17 @@ def test_advice_names_the_results_folder_of_the_command(
             "lengthwise list runs --results lengthwise-results`" in here(*words, "--results", "lengthwise-results").err
         )
         monkeypatch.delenv("LENGTHWISE_RESULTS")
+
+
+@pytest.mark.parametrize(
+    ("killed", "words"), [(False, "and all progress is saved"), (True, "which loses the steps since")]
+)
+def test_a_stop_says_whether_progress_was_lost(killed: bool, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from lengthwise.cli import process
+    from lengthwise.studies import Interrupted
+
+    counts = {"pending": 1, "running": 1, "done": 2, "failed": 0}
+    assert process._report_interrupt(Interrupted(2, counts, killed)) == 130
+    error = capsys.readouterr().err
+    assert "2 of 4 runs are done" in error and words in error
+    assert ("all progress is saved" in error) is not killed

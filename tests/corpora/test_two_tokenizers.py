@@ -69,6 +69,7 @@ def test_another_tokenizer_of_the_same_size_is_refused(corpora: list[str]) -> No
     with pytest.raises(ConfigError, match=r"has another tokenizer than the trained task Text.*, so the same") as caught:
         check_lengths(run, [16], [{"path": corpora[1]}])
     assert corpora[0] in str(caught.value) and corpora[1] in str(caught.value)
+    assert str(caught.value).count("lengthwise tokenize") == 1
     (child,) = continued([run], steps=0, task=choose(Text, path=corpora[1], chunk=64))
     with pytest.raises(ConfigError, match="has another tokenizer than the parent run"):
         Study(name="two", runs=(run, child), evaluation=EvaluationConfig(lengths=(16,), tokens=64)).check()

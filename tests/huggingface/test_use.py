@@ -217,6 +217,32 @@ def test_models_that_are_no_such_decoders(kind: str, words: str) -> None:
     refused(words + "|cannot be switched off", lambda: use(model, "fire"))
 
 
+def test_a_model_that_sees_later_tokens_is_refused() -> None:
+    model = use(model_of("llama"), "rope")
+    model.config.is_causal = False
+    refused("must not show later tokens to a query", lambda: model(tokens()))
+
+
+def test_a_model_of_images_is_refused() -> None:
+    text = {**COMMON, **FAMILIES["gemma3_text"]}
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+    }
+    config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision)
+    model = AutoModel.from_config(config)
+    refused("a gemma3 takes more than text", lambda: use(model, "rope"))
+
+
+def test_the_input_of_a_layer_is_not_kept() -> None:
+    model = use(model_of("llama"), "fox")
+    model(tokens(), use_cache=False)
+    assert all(layer.self_attn._lengthwise.x is None for layer in model.model.layers)
+
+
 def test_a_soft_cap_is_refused() -> None:
     model = use(model_of("llama"), "fire")
     layer = model.model.layers[0].self_attn

@@ -145,7 +145,7 @@ def test_a_killed_process_of_a_run(
     [
         pytest.param(0, "raise", marks=pytest.mark.slow),
         (1, "raise"),
-        pytest.param(1, "large", marks=pytest.mark.slow),  # more than fits into the pipe that nobody reads
+        pytest.param(1, "large", marks=pytest.mark.slow),  # more than the pipe to rank 0 holds
     ],
 )
 def test_an_error_of_any_process_fails_the_run_with_its_text(
@@ -201,6 +201,16 @@ def test_devices_that_cannot_be_used(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         execute(load(study_file()), tmp_path / "results", compute=Compute(**settings))
+    assert not (tmp_path / "results").exists()
+
+
+def test_compiling_needs_a_compiler(study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"compile needs a C\+\+ compiler on a CPU, and none was found; install g\+\+"
+    ):
+        execute(load(study_file()), tmp_path / "results", compute=Compute(compile=True))
     assert not (tmp_path / "results").exists()
 
 

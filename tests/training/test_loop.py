@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -349,3 +350,19 @@ def test_progress_shows_the_mean_loss_of_the_last_steps():
     for _ in range(30):
         trainer.step()
     assert trainer.loss() == pytest.approx(trainer.loss_and_norm[0, 10:30].mean().item())
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optimizer's step can make them so although the loss and the gradients of all steps are finite."""
+    step, steps = torch.optim.AdamW.step, iter(range(1, 100))
+
+    def damaging_step(self: torch.optim.AdamW, *arguments: object) -> object:
+        found = step(self, *arguments)
+        if next(steps) == 4:
+            self.param_groups[0]["params"][0].data.fill_(float("inf"))
+        return found
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", damaging_step)
+    with pytest.raises(TrainingError, match=r"after step 4 the weights \S+ are not finite; try a lower learning_rate"):
+        train(a_run(), tmp_path, checkpoint_every=4)
+    assert not list(tmp_path.glob("*.safetensors"))

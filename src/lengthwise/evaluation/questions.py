@@ -94,7 +94,6 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
                 f"the shifted task {choice.located_label} has another tokenizer than the trained task "
                 f"{run.task.located_label}, so the same token IDs mean other text; prepare the text with the same tokenizer "
                 "(lengthwise tokenize --tokenizer FOLDER)"
-                "(lengthwise tokenize --tokenizer FOLDER)"
             )
 
 

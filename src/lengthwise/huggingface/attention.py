@@ -5,6 +5,7 @@ every layer as `attention_mask`, also when gradient checkpointing computes a lay
 of this call are, and what all layers with the same encoding share.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -128,15 +129,27 @@ def describe_tokens(
     kv_offset: int = 0,
     attention_mask: Tensor | None = None,
     allow_is_causal_skip: bool = True,
+    mask_function: Callable[..., Tensor] | None = None,
     **further: Any,
 ) -> Tokens:
-    """Return the tokens of a forward pass. This is our mask function of transformers."""
+    """Return the tokens of a forward pass. This is our mask function of transformers.
+
+    `mask_function(batch, head, query, key)`: whether transformers shows a key to a query, apart from padding. It is causal, unless
+    the model's configuration or the model itself (for the tokens of an image) asks for something else.
+    """
     if isinstance(q_offset, Tensor) or q_offset + q_length != kv_offset + kv_length:
         raise ConfigError("a model with an encoding of lengthwise supports no static cache; use a DynamicCache")
     if further.get("use_vmap"):
         raise ConfigError(
             "a model with an encoding of lengthwise supports no further mask function (or_mask, and_mask)"
         )
+    if mask_function is not None and q_length > 1:
+        query = torch.arange(q_offset, q_offset + q_length - 1, device=further.get("device"))[None]
+        row = torch.arange(batch_size, device=query.device)[:, None]
+        if bool(mask_function(row, torch.zeros_like(row), query, query + 1).any()):
+            raise ConfigError(
+                "a model with an encoding of lengthwise must not show later tokens to a query; it has to be causal"
+            )
     visible = None if attention_mask is None else attention_mask.expand(batch_size, -1)
     packed = not allow_is_causal_skip and attention_mask is None
     return Tokens(q_length, kv_length, kv_offset, visible, packed)
@@ -177,7 +190,7 @@ def attention(
         tokens = replace(tokens, _shared={})
     modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, further.get("position_ids"), query.device)
     if encoding.reads_content():
-        features = features_of(encoding, layer._lengthwise.content(tokens))
+        features = features_of(encoding, layer._lengthwise.take_input(tokens))
         modifiers, prepared = with_content(modifiers, encoding, features, span, mask), None
     if prepared is None:
         prepared = plan(modifiers, span, mask, query)

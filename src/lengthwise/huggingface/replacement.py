@@ -59,14 +59,16 @@ class LayerState:
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
 
-    def content(self, tokens: Tokens) -> Tensor:
+    def take_input(self, tokens: Tokens) -> Tensor:
+        """Return the layer's input and forget it, so that it is freed as soon as the graph is."""
         if tokens.queries != tokens.keys:
             raise ConfigError(
                 f"{type(self.encoding).__name__} reads the content of all tokens, which a cache of transformers does not keep; "
                 "generate with use_cache=False"
             )
-        assert self.x is not None
-        return self.x
+        x, self.x = self.x, None
+        assert x is not None
+        return x
 
 
 @dataclass
@@ -99,9 +101,13 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")
     layers = _attention_layers(decoder)
     own = _own_encodings(decoder)
-    choice = own_encoding(model.config) if encoding is None else _choice(encoding)
-    choice.require_layers(len(layers))
     config = model.config
+    if config.get_text_config() is not config:
+        raise ConfigError(
+            f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
+        )
+    choice = own_encoding(config) if encoding is None else _choice(encoding)
+    choice.require_layers(len(layers))
     context = {
         "num_heads": int(config.num_attention_heads),
         "head_dim": _head_dim(config),

@@ -39,7 +39,7 @@ START_SECONDS = 300.0  # for the import of torch in a process
 END_SECONDS = 10.0  # for another rank to say why it has failed
 PREFIX = "lengthwise-ranks-"  # of temporary folders
 PAUSE_SECONDS = 0.05
-MAX_TEXT = 8000  # characters of an error; a pipe takes 64 KiB on Linux before somebody reads
+MAX_TEXT = 8000  # characters of an error; on Linux a pipe holds 64 KiB that are not read yet
 # Between two collectives, rank 0 writes scores, for which it waits up to an hour for an unreachable database.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
@@ -165,7 +165,7 @@ class RankGroup:
         self.others.clear()
         if self.folder is not None:
             if dist.is_initialized():
-                with suppress(RuntimeError):
+                with suppress(RuntimeError):  # the other ranks, which were just killed, cannot take part
                     dist.destroy_process_group()
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
@@ -273,8 +273,11 @@ def _execute(command: Command, compute: Compute, ranks: Ranks) -> None:
 
 
 def _sendable(error: BaseException) -> Failure:
-    """Return the message with an error, or with its text if it cannot be sent to another process, or is large: a pipe that nobody
-    reads takes little, and the process has to end."""
+    """Return the message with an error. If the error is large or cannot be pickled, the message contains its text.
+
+    Rank 0 may be waiting in a collective and not read the pipe. A larger message would fill the pipe, and this process could not
+    end.
+    """
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
