@@ -383,6 +383,18 @@ def several_devices(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("scheduling")
+def scheduling(figures: dict[str, Any]) -> Rows:
+    local, claims, writes = figures["on_this_machine"], figures["claims"], figures["writers"]
+    runs = f"{local['runs']:,} runs of {local['seconds_per_run']:.2f} s, {local['workers']} workers"
+    return [
+        ["measurement", "value"],
+        [f"share of the workers' time without a run: {runs}", f"{100 * local['scheduling_share']:.2f} %"],
+        [f"claims by {claims['workers']} simulated workers, per second", f"{claims['claims_per_second']:.0f}"],
+        [f"scores written by {writes['processes']} processes at once, per second", f"{writes['scores_per_second']:.0f}"],
+    ]
+
+
 @table("long_evaluation")
 def long_evaluation(figures: dict[str, Any]) -> Rows:
     rows = [["encoding", "memory (range)", "time in parts (range)", "time with the same targets (range)"]]
