@@ -51,6 +51,7 @@ def test_one_graph_serves_all_lengths_of_a_few():
     require([1, 1, 1], *FEW, dynamic=True, lengths=[17, 100, 33])
 
 
+@pytest.mark.slow
 def test_a_second_length_makes_the_graph_for_all_others():
     require([1, 2, 2], "Shaw", lengths=[17, 33, 50])
 
@@ -60,6 +61,7 @@ def test_many_lengths():
     require([1, 2, 2, 2, 2], "FIRE")
 
 
+@pytest.mark.slow
 def test_places_that_are_given():
     require([1, 1], "FIRE", given="positions and documents", dynamic=True, fullgraph=True, lengths=[17, 50])
 

@@ -140,13 +140,10 @@ def test_a_killed_process_of_a_run(
     assert not ranks_of(os.getpid())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "action"),
-    [
-        pytest.param(0, "raise", marks=pytest.mark.slow),
-        (1, "raise"),
-        pytest.param(1, "large", marks=pytest.mark.slow),  # more than the pipe to rank 0 holds
-    ],
+    [(0, "raise"), (1, "raise"), (1, "large")],  # "large": more than the pipe to rank 0 holds
 )
 def test_an_error_of_any_process_fails_the_run_with_its_text(
     study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, action: str

@@ -27,8 +27,8 @@ PARTS = ["errors and not hidden", "errors and hidden", "every_mask", "not errors
 @pytest.mark.parametrize(
     ("marks", "part"),
     [
-        ("not slow", "errors"),
-        ("not slow", "not errors"),
+        pytest.param("not slow", "errors", marks=pytest.mark.slow, id="brief errors"),
+        pytest.param("not slow", "not errors", marks=pytest.mark.slow, id="brief, all else"),
         *(pytest.param("slow", part, marks=pytest.mark.slow) for part in PARTS),
     ],
 )

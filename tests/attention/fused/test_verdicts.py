@@ -365,7 +365,8 @@ def test_the_sources_are_those_that_are_compared():
 
 
 @needs_triton
-@pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [pytest.param("not slow", id="brief"), "slow"])
+@pytest.mark.slow
 def test_in_the_interpreter(part):
     """A process of its own: Triton decides when it is imported whether it interprets."""
     file = Path(__file__).with_name("interpreted_comparison.py")
