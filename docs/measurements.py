@@ -391,7 +391,10 @@ def scheduling(figures: dict[str, Any]) -> Rows:
         ["measurement", "value"],
         [f"share of the workers' time without a run: {runs}", f"{100 * local['scheduling_share']:.2f} %"],
         [f"claims by {claims['workers']} simulated workers, per second", f"{claims['claims_per_second']:.0f}"],
-        [f"scores written by {writes['processes']} processes at once, per second", f"{writes['scores_per_second']:.0f}"],
+        [
+            f"scores written by {writes['processes']} processes at once, per second",
+            f"{writes['scores_per_second']:.0f}",
+        ],
     ]
 
 

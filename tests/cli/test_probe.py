@@ -206,7 +206,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distance", "NOPE", "--against", "NOPE"), "cannot be compared with itself"),
         (
             ("attention-distance", "ffff", "--against", "NOPE"),
-            "is pending, and only trained models can be probed",
+            "is pending, and only a finished run has a trained model",
         ),
         (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope with its task"),
         (

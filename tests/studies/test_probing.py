@@ -166,7 +166,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
             assert answer.row.facts["versions"]["torch"]
             assert len(answer.row.result["layers" if answer.job.against else "most"]) == 2
 
-        monkeypatch.setattr(probing, "load_trained_run", None)  # nothing is loaded for what is known
+        monkeypatch.setattr(probing, "load_model", None)  # nothing is loaded for what is known
         again = probing.probe_all(probing.Prober(store, folder), items)
         assert [answer.row for answer in again] == [answer.row for answer in answers]
         assert not any(answer.new for answer in again)
@@ -202,7 +202,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
             assert "\n" not in str(caught.value)
             return str(caught.value)
 
-        assert "is pending, and only trained models can be probed" in refused(("RoPE", 1), ("NoPE", 1))
+        assert "is pending, and only a finished run has a trained model" in refused(("RoPE", 1), ("NoPE", 1))
         assert "is pending" in refused(("NoPE", 1), ("RoPE", 1))
         assert "cannot be compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
         (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()

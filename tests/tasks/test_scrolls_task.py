@@ -212,12 +212,15 @@ def test_tokens_of_a_tokenizer(tokenizer: str) -> None:
     choice = choose(Scrolls, tokenizer=tokenizer)
     task = choice.build()
     assert task.unit == Scrolls.unit_of(dict(choice.settings)) == "tokens"
-    assert task.vocab_size == task.tokenizer.vocab_size
+    assert task.vocab_size == task.text_tokenizer.vocab_size
     batch = task.examples(0, 4, 30)
     for row, text in zip(batch.inputs.tolist(), task.render(batch), strict=True):
         whole = task.data.example("test", batch.numbers[batch.inputs.tolist().index(row)].item()).input
         assert row[0] == task.bos
-        assert task.tokenizer.decode(row[1:31]).decode() == whole[: len(task.tokenizer.decode(row[1:31]).decode())]
+        assert (
+            task.text_tokenizer.decode(row[1:31]).decode()
+            == whole[: len(task.text_tokenizer.decode(row[1:31]).decode())]
+        )
         assert text["length"] == 30
     assert choice.identity() != choose(Scrolls).identity()
 
@@ -227,9 +230,9 @@ def test_the_end_of_a_long_text_is_not_tokenized(tokenizer: str, monkeypatch: py
     text = "Which gate? " * 2000
     whole = task._encode([text])[0]
     sizes: list[int] = []
-    encode = task.tokenizer.encode
+    encode = task.text_tokenizer.encode
     monkeypatch.setattr(
-        task.tokenizer, "encode", lambda documents: sizes.extend(map(len, documents)) or encode(documents)
+        task.text_tokenizer, "encode", lambda documents: sizes.extend(map(len, documents)) or encode(documents)
     )
     assert task._first_tokens([text], [40])[0].tolist() == whole[:40].tolist()
     assert sum(sizes) < len(text) / 4

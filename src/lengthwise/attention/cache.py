@@ -23,6 +23,11 @@ def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows
         )
 
 
+def select_rows(x: Tensor | None, rows: Int[Tensor, " n"]) -> Tensor | None:
+    """Return the rows of a cached tensor. A single row stands for all rows."""
+    return None if x is None else x[rows.clamp(max=len(x) - 1)]
+
+
 class KVCache:
     """Keys and values of every layer, in tensors that grow by doubling.
 
@@ -107,6 +112,18 @@ class KVCache:
     def update_features(self, layer: int, features: Float[Tensor, "b t r"]) -> Float[Tensor, "b j r"]:
         """Store the features of a content-dependent encoding for a layer's new tokens and return all of them so far."""
         return self._store(self._features, layer, features)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the batch; 0 if the cache is empty."""
+        return next((len(x) for x in self._keys if x is not None), 0)
+
+    def select_rows(self, rows: Int[Tensor, " n"]) -> None:
+        """Keep the rows of the batch with these indices, in this order. A row may appear several times."""
+        for layers in (self._keys, self._values, self._features):
+            layers[:] = [select_rows(x, rows) for x in layers]
+        for name in ("inputs", "positions", "documents"):
+            setattr(self, name, select_rows(getattr(self, name), rows))
 
     def _store(self, buffers: list[Tensor | None], layer: int, new: Tensor) -> Tensor:
         """Write the new tokens into a layer's buffer and return all tokens. The token axis is the last but one."""

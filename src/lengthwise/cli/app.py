@@ -37,6 +37,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "cancel",
     "drop",
     "upgrade",
+    "export",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

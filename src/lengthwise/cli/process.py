@@ -179,7 +179,7 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
         and user_error is None
         and not (error.name or "").startswith("lengthwise")
     ):
-        return _missing_package(error.name or "a package")
+        return _missing_package(error.name) if error.name else text  # an import of ours says itself what to install
     if isinstance(error, OSError):
         path = "" if error.filename is None else f"{error.filename or 'the empty path'}: "
         return f"{path}{error.strerror or text}"

@@ -14,15 +14,10 @@ from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded
+from lengthwise.huggingface.attention import NAME, Tokens, register
+from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
+from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
-
-try:
-    from lengthwise.huggingface.attention import NAME, Tokens, register
-    from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "lengthwise.huggingface needs the package transformers; install it: pip install 'lengthwise[hf]'"
-    ) from error
 
 
 class NoRotation(nn.Module):
@@ -48,13 +43,31 @@ class NoPositions(nn.Module):
         return self.original.weight.new_zeros(*position_ids.shape, self.original.embedding_dim)
 
 
+def current_module(module: nn.Module) -> PositionEncoding:
+    """Return an encoding, or the trained copy of it that peft keeps for an adapter (`modules_to_save`)."""
+    copies = getattr(module, "modules_to_save", None)
+    if not isinstance(copies, nn.ModuleDict):
+        return cast(PositionEncoding, module)
+    (name,) = cast(Any, module).active_adapters
+    return cast(PositionEncoding, copies[name])
+
+
 @dataclass
 class LayerState:
-    """What an attention layer has in addition. It is no module, because the model owns the encoding."""
+    """What an attention layer has in addition. It is no module, because the model owns the encoding.
 
-    encoding: PositionEncoding
+    `modules`, `number`: the model's encodings, and which of them is this layer's. It is looked up at each call, because packages
+    such as peft replace modules of a model.
+    """
+
+    modules: nn.ModuleList
+    number: int
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
     x: Tensor | None = None  # the layer's input, for encodings that read content
+
+    @property
+    def encoding(self) -> PositionEncoding:
+        return current_module(self.modules[self.number])
 
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
@@ -76,6 +89,7 @@ class Replaced:
     """What `unuse` restores."""
 
     implementation: str
+    choice: Choice
     modules: list[tuple[nn.Module, str, nn.Module]] = field(default_factory=list)  # parent, name, original
     layers: list[nn.Module] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
@@ -117,7 +131,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     modules, number_of_layer = _build(choice, len(layers), context)
     like = next(decoder.parameters())
     register()
-    replaced = Replaced(config._attn_implementation)
+    replaced = Replaced(config._attn_implementation, choice)
     _set_implementation(model, NAME)
     for parent, name, original in own:
         replaced.modules.append((parent, name, original))
@@ -125,7 +139,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     decoder.position_encodings = nn.ModuleList(modules).to(like.device)
     for layer, number in zip(layers, number_of_layer, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
-        state = LayerState(modules[number], block)
+        state = LayerState(decoder.position_encodings, number, block)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
@@ -133,8 +147,9 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         if modules[number].reads_content():
             replaced.hooks.append(layer.register_forward_pre_hook(_keep_input(state), with_kwargs=True))
     if modules[0].acts_on_embedding():
-        replaced.hooks += _embed_positions(decoder, modules[0])
+        replaced.hooks += _embed_positions(decoder)
     decoder._lengthwise_replaced = replaced
+    model.save_pretrained = partial(save, model)
     return model
 
 
@@ -152,9 +167,27 @@ def unuse(model: Any) -> Any:
             del layer.forward
     for parent, name, original in replaced.modules:
         setattr(parent, name, original)
-    del decoder.position_encodings, decoder._lengthwise_replaced
+    del decoder.position_encodings, decoder._lengthwise_replaced, model.save_pretrained
     _set_implementation(model, replaced.implementation)
     return model
+
+
+def save(model: Any, save_directory: Any, *arguments: Any, **options: Any) -> None:
+    """Save a model with one of our encodings. This is its `save_pretrained`, with the same arguments.
+
+    The folder is that of transformers, but its config.json has a type of its own (`ReplacedConfig`). Otherwise transformers would
+    load the weights into a model with the original encoding, without an error.
+    """
+    config, choice = model.config, encoding_of(model)
+    assert choice is not None
+    described = ReplacedConfig.of(config, choice)
+    if options.get("is_main_process", True):
+        write_module(save_directory, described.auto_map)
+    model.config = described
+    try:
+        type(model).save_pretrained(model, save_directory, *arguments, **options)
+    finally:
+        model.config = config
 
 
 def _set_implementation(model: Any, name: str) -> None:
@@ -162,6 +195,13 @@ def _set_implementation(model: Any, name: str) -> None:
         model.set_attn_implementation(name)
     else:  # its layers do not ask for the attention function, but its mask is made by the mask function of this name
         model.config._attn_implementation_internal = name
+
+
+def encoding_of(model: Any) -> Choice | None:
+    """Return the encoding that `use` has put into a model, and None if there is none."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
+    return None if replaced is None else replaced.choice
 
 
 def own_encoding(config: Any) -> Choice:
@@ -260,7 +300,7 @@ def _keep_input(state: LayerState) -> Callable[..., None]:
     return hook
 
 
-def _embed_positions(decoder: Any, encoding: PositionEncoding) -> list[Any]:
+def _embed_positions(decoder: Any) -> list[Any]:
     """Add an absolute encoding to the token embeddings. Return the hooks."""
     given: list[Tensor | None] = [None]
 
@@ -274,7 +314,7 @@ def _embed_positions(decoder: Any, encoding: PositionEncoding) -> list[Any]:
         if positions is None or positions.shape[1] != output.shape[1]:
             start = 0 if positions is None else int(positions[0, 0])
             positions = torch.arange(start, start + output.shape[1])[None]
-        return embedded(encoding, output, positions.to(output.device))
+        return embedded(current_module(decoder.position_encodings[0]), output, positions.to(output.device))
 
     embeddings = decoder.get_input_embeddings()
     return [decoder.register_forward_pre_hook(note, with_kwargs=True), embeddings.register_forward_hook(add)]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.attention.cache import require_fitting_cache
+from lengthwise.attention.cache import require_fitting_cache, select_rows
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear
@@ -37,6 +37,17 @@ class MambaCache:
         require_fitting_cache(self.states, num_layers, rows)
         if self.length and (self.documents is not None) != documents:
             raise ConfigError("documents must be passed at every step of a cache or at none")
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the batch; 0 if the cache is empty."""
+        return next((len(x) for x in self.states if x is not None), 0)
+
+    def select_rows(self, rows: Int[Tensor, " n"]) -> None:
+        """Keep the rows of the batch with these indices, in this order. A row may appear several times."""
+        for layers in (self.states, self.inputs):
+            layers[:] = [select_rows(x, rows) for x in layers]
+        self.documents = select_rows(self.documents, rows)
 
 
 class MambaBlock(nn.Module):

@@ -13,17 +13,16 @@ from typing import Any
 import torch
 
 from lengthwise.analysis.protocol import canonical, protocol
-from lengthwise.config import ConfigError, Run, near_miss
+from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings import ENCODINGS
 from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
-from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
+from lengthwise.probes.measuring.trained_run import TrainedRun
 from lengthwise.store import ProbeRow, ResultsFolder, RunRow, Store, StoreError, open_folder
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
-from lengthwise.training.tensor_file import CheckpointError, DamagedFile
-from lengthwise.values import WEIGHTS
+from lengthwise.studies.trained_models import load_model, require_trained
 
 MAX_LOADED = 2  # trained models in memory: those of one comparison
 
@@ -268,8 +267,8 @@ class Prober:
         for job in jobs:
             by_pair[job.probe.name, job.run.key, job.against.key if job.against else ""].append(job)
         for first, *others in by_pair.values():
-            run = self._run(first.run)
-            against = None if first.against is None else self._run(first.against)
+            run = require_trained(self.files, first.run)
+            against = None if first.against is None else require_trained(self.files, first.against)
             first.probe.require(run, [job.question for job in (first, *others)], against)
         if by_pair and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
@@ -281,32 +280,12 @@ class Prober:
         result = job.probe.measure(run, job.question, against, on_progress)
         return self.store.add_probe(job.run.key, job.question.to_data(), result, self.facts)
 
-    def _run(self, row: RunRow) -> Run:
-        if row.finished is None:
-            raise ConfigError(
-                f"run {described(row)} is {row.status}, and only trained models can be probed; run its study"
-            )
-        run = stored_run(row)
-        if row.key not in self.files.trained([row.key]):
-            raise ConfigError(
-                f"run {described(row)} has no weights here ({self.files}/runs/{row.key}/{WEIGHTS}); copy them from where it was "
-                "trained, or run its study again to retrain it"
-            )
-        return run
-
     def _trained_run(self, row: RunRow, partner: RunRow | None) -> TrainedRun:
         if row.key not in self._loaded:
             while len(self._loaded) >= MAX_LOADED:
                 other = next(key for key in self._loaded if partner is None or key != partner.key)
                 del self._loaded[other]
-            run, folder = self._run(row), self.files.run_folder(row.key)
-            self.files.fetch(row.key)
-            try:
-                self._loaded[row.key] = load_trained_run(run, folder, device=torch.device(self.device))
-            except DamagedFile as error:
-                raise CheckpointError(
-                    f"{error}; copy it again from where it was trained, or delete it and run its study again to retrain it"
-                ) from error
+            self._loaded[row.key] = load_model(self.files, row, self.device)
         return self._loaded[row.key]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 
 SPLITS = ("train", "test")
@@ -108,6 +109,7 @@ class Task(ABC):
 
     vocab_size: int | None
     output_size: int
+    text_tokenizer: Tokenizer | None = None  # of a task on texts
     tokenizer_sha256: str = ""  # of the tokenizer that gives token IDs their meaning, if it was trained
     input_width: int | None = None
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
@@ -202,6 +204,10 @@ class Task(ABC):
     def has_token_scores(cls) -> bool:
         """Return whether the task defines `token_scores`."""
         return cls.token_scores is not Task.token_scores
+
+    def token_words(self) -> Sequence[str] | None:
+        """Return the word of each token ID, if the text of tokens is their words with spaces between them; otherwise None."""
+        return None
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """Return a mask of the scored slots that predict the answer itself, without the steps of a scratchpad."""

@@ -135,6 +135,9 @@ class SequenceTask(AnswerTask):
 
     # ---- derived from these methods ----------------------------------------------------------------------------
 
+    def token_words(self) -> list[str]:
+        return [*self.words, *SPECIAL, "[EOS]"]
+
     def tokens(self, length: int) -> int:
         return sum(self.checked_widths(length)) + 2
 

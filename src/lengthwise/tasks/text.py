@@ -111,7 +111,7 @@ class Text(Task):
         self.documents = self.data.documents
         self.unit = self.data.unit  # type: ignore[misc]
         self.vocab_size = self.output_size = self.data.vocab_size
-        self.tokenizer_sha256 = self.data.tokenizer_sha256
+        self.text_tokenizer, self.tokenizer_sha256 = self.data.tokenizer, self.data.tokenizer_sha256
         longest = self.documents["test"].longest
         self.chunk = chunk if longest >= chunk else 1 << (longest.bit_length() - 1)
 

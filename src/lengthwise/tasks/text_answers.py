@@ -58,23 +58,24 @@ class TextAnswers(AnswerTask):
     per_token = False
     decodes = True
     excluded_from_key = ("path", "tokenizer")
+    text_tokenizer: Tokenizer
     cue: str  # the text between the input and the answer
     stale: ClassVar[tuple[str, ...]] = ("path", "tokenizer")  # settings that determine the hash
 
     def __init__(self, tokenizer: str, examples: ExampleSet, answer: int, sha256: str):
         """`answer`: the largest number of tokens of an answer. `sha256`: the expected hash, or empty."""
-        self.tokenizer, self.data, self.answer = open_tokenizer(tokenizer), examples, answer
-        self.identity = identity(self.tokenizer, examples)
+        self.text_tokenizer, self.data, self.answer = open_tokenizer(tokenizer), examples, answer
+        self.identity = identity(self.text_tokenizer, examples)
         if sha256 and self.identity != sha256:
             raise ConfigError(
                 f"the files and the tokenizer of {type(self).__name__} must have the SHA-256 {sha256[:12]}..., got "
                 f"{self.identity[:12]}...: they have changed; restore them, or leave sha256 out"
             )
-        self.unit = self.tokenizer.unit  # type: ignore[misc]
-        self.vocab_size = self.output_size = self.tokenizer.vocab_size
-        self.tokenizer_sha256 = self.tokenizer.sha256
-        self.bos = self.tokenizer.bos
-        self.eos = self.bos if self.tokenizer.eos is None else self.tokenizer.eos
+        self.unit = self.text_tokenizer.unit  # type: ignore[misc]
+        self.vocab_size = self.output_size = self.text_tokenizer.vocab_size
+        self.tokenizer_sha256 = self.text_tokenizer.sha256
+        self.bos = self.text_tokenizer.bos
+        self.eos = self.bos if self.text_tokenizer.eos is None else self.text_tokenizer.eos
 
     # ---- defined by a subclass ---------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class TextAnswers(AnswerTask):
         """Return the generated text as a single word, without spaces around it."""
         tokens = list(tokens)
         answer = tokens[: tokens.index(self.eos)] if self.eos in tokens else tokens
-        return [self.tokenizer.decode(answer).decode("utf-8", "replace").strip()]
+        return [self.text_tokenizer.decode(answer).decode("utf-8", "replace").strip()]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
         """Score generated texts by the data set's metric, with all references. An empty text is unreadable, unless it is right."""
@@ -214,14 +215,14 @@ class TextAnswers(AnswerTask):
             first = scored.index(True)
             prompt = inputs[1 : first + 1]
             answer = [t for t, is_scored in zip(targets, scored, strict=True) if is_scored and t != self.eos]
-            texts = [readable(self.tokenizer.decode(tokens)) for tokens in (prompt, answer)]
+            texts = [readable(self.text_tokenizer.decode(tokens)) for tokens in (prompt, answer)]
             rows.append({"input": texts[0], "target": texts[1].strip(), "length": len(prompt) - self.cue_tokens})
         return rows
 
     def provenance(self) -> dict[str, str | int]:
         facts: dict[str, str | int] = {
-            "tokenizer": self.tokenizer.name,
-            "tokenizer_sha256": self.tokenizer.sha256,
+            "tokenizer": self.text_tokenizer.name,
+            "tokenizer_sha256": self.text_tokenizer.sha256,
             "data_sha256": self.identity,
         }
         return facts | {f"{split}_examples": self.data.count(split) for split in ("train", "test")}
@@ -235,7 +236,7 @@ class TextAnswers(AnswerTask):
         return self.answer_scores(texts, batch.numbers.tolist(), self._examples_of(batch))
 
     def _encode(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
-        return list(self.tokenizer.encode([text.encode() for text in texts])) if texts else []
+        return list(self.text_tokenizer.encode([text.encode() for text in texts])) if texts else []
 
     def _first_tokens(self, texts: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray[Any, Any]]:
         """Return the first tokens of each text. The end of a long text is not tokenized."""

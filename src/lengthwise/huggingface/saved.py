@@ -1,0 +1,72 @@
+"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+from lengthwise import cache_folder
+from lengthwise.config import Choice, ConfigError
+from lengthwise.config.choices import choice_from_data
+
+MODULE = "modeling_lengthwise"  # the name of the module that is saved with a model
+TEXT = '''"""The classes of this model are in the package lengthwise (pip install 'lengthwise[hf]').
+
+Either pass trust_remote_code=True to from_pretrained, which imports this module, or import lengthwise.huggingface before.
+"""
+
+from lengthwise.huggingface import {names}  # noqa: F401
+'''
+
+
+class ReplacedConfig(PreTrainedConfig):
+    """The configuration of a transformers model whose position encoding `use` has replaced.
+
+    `text_config`: the model's own configuration. `encoding`: the choice of the encoding as plain data.
+    """
+
+    model_type = "lengthwise_replaced"
+    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
+        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="llama")
+    }
+
+    text_config: dict[str, Any] | PreTrainedConfig | None = None
+    encoding: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, config: PreTrainedConfig, choice: Choice) -> "ReplacedConfig":
+        auto_map = auto_map_of(
+            AutoConfig=cls.__name__, AutoModel="ReplacedModel", AutoModelForCausalLM="ReplacedForCausalLM"
+        )
+        return cls(text_config=config.to_dict(), encoding=choice.to_data(), auto_map=auto_map)
+
+
+def auto_map_of(**names: str) -> dict[str, str]:
+    """Return the `auto_map` of a config.json: the names of our classes for the automatic classes of transformers."""
+    return {auto: f"{MODULE}.{name}" for auto, name in names.items()}
+
+
+def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) -> None:
+    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is missing."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    names = sorted(name.partition(".")[2] for name in auto_map.values())
+    cache_folder.write(path / f"{MODULE}.py", TEXT.format(names=", ".join(names)).encode())
+
+
+def saved_choice(data: Any) -> Choice:
+    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it differently."""
+    choice = choice_from_data("encoding", data)
+    if _versions(choice.to_data()) != _versions(data):
+        raise ConfigError(
+            f"the model was saved with another version of {choice.label}, which computed something else; load it with the version "
+            "of lengthwise that saved it"
+        )
+    return choice
+
+
+def _versions(data: Mapping[str, Any]) -> list[Any]:
+    return [part.get("class") for part in (data, *data.get("remaining_layers", ()))]

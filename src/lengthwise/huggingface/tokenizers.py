@@ -1,0 +1,79 @@
+"""The tokenizer of an exported run, as a fast tokenizer of transformers with the same token IDs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from lengthwise.config import ConfigError
+from lengthwise.corpora.tokenizers import ByteTokenizer, FileTokenizer
+from lengthwise.tasks.base import Task
+
+BOS = "<bos>"
+
+
+def tokenizer_of(task: Task) -> Any | None:
+    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as our tasks do."""
+    own = task.text_tokenizer
+    if isinstance(own, ByteTokenizer):
+        return _with_bos(_bytes(own), own.bos, {"eos_token": BOS, "pad_token": BOS})
+    if isinstance(own, FileTokenizer):
+        return _of_file(own)
+    words = task.token_words()
+    return None if words is None else _words(words)
+
+
+def _bytes(own: ByteTokenizer) -> Tokenizer:
+    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable characters."""
+    tokenizer = Tokenizer(models.BPE(vocab={_character(byte): byte for byte in range(256)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(BOS, special=True, normalized=False)])
+    return tokenizer
+
+
+def _character(byte: int) -> str:
+    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on (GPT-2)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    if byte in printable:
+        return chr(byte)
+    return chr(0x100 + [b for b in range(256) if b not in printable].index(byte))
+
+
+def _of_file(own: FileTokenizer) -> Any:
+    tokenizer = Tokenizer.from_buffer(own.files()["tokenizer.json"])
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if (name := tokenizer.id_to_token(own.bos)) is None:
+        name = BOS
+        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False)])
+    eos = name if own.eos is None else tokenizer.id_to_token(own.eos)
+    return _with_bos(tokenizer, own.bos, {"eos_token": eos, "pad_token": eos}, name)
+
+
+def _words(words: Any) -> Any:
+    """Return a tokenizer of words that spaces separate. The last three are BOS, SEP and EOS."""
+    if any(word != word.strip() or len(word.split()) != 1 for word in words) or len(set(words)) != len(words):
+        return None  # their text would not be split into the same words
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    bos, _, eos = words[-3:]
+    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in (bos, eos)])
+    return _with_bos(tokenizer, len(words) - 3, {"eos_token": eos, "pad_token": eos}, bos)
+
+
+def _with_bos(tokenizer: Tokenizer, bos: int, names: Mapping[str, Any], name: str = BOS) -> Any:
+    if tokenizer.token_to_id(name) != bos:
+        raise ConfigError(f"the tokenizer already has another token {name}; rename it in its tokenizer.json")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{name} $A", pair=f"{name} $A $B", special_tokens=[(name, bos)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=name,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # the name of a special token in a text is ordinary text, as in training
+        **names,
+    )
