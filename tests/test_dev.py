@@ -347,12 +347,13 @@ PINNED = [
 
 
 def requirements() -> list[Requirement]:
-    """What pyproject.toml asks for, with every extra that can be installed with the pinned set.
+    """What pyproject.toml asks for, with every extra that is part of the pinned set.
 
-    The storage services cannot: botocore, which s3fs brings along, needs python-dateutil < 3.
+    The storage services cannot be: botocore, which s3fs brings along, needs python-dateutil < 3. lm-eval brings 30 packages.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [lines for name, lines in project["optional-dependencies"].items() if name not in ("s3", "gcs")]
+    left_out = ("s3", "gcs", "lm-eval")
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name not in left_out]
     return [Requirement(line) for lines in (project["dependencies"], *extras) for line in lines]
 
 

@@ -38,6 +38,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "drop",
     "upgrade",
     "export",
+    "harness",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

@@ -16,15 +16,12 @@ def command(run: str, /, *, out: str, place: Place = DEFAULT_PLACE) -> int:
         run: The run's key, or its first digits.
         out: The folder to create. A folder that exists is never overwritten.
     """
-    from pathlib import Path
-
-    from lengthwise.huggingface.export import export, hide_progress_bars, require_new
+    from lengthwise.huggingface.export import export, hide_progress_bars
+    from lengthwise.new_folder import require_new
     from lengthwise.store import open_folder
     from lengthwise.studies.trained_models import load_model
-    from lengthwise.values import require_no_address
 
-    require_no_address("--out", out)
-    require_new(Path(out))
+    require_new(out)
     hide_progress_bars()
     with place.open() as store:
         row = store.run(run)

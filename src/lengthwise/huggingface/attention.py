@@ -17,7 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from lengthwise.attention import Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.contract import features_of, modifiers_of
+from lengthwise.encodings.contract import modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
@@ -190,7 +190,7 @@ def attention(
         tokens = replace(tokens, _shared={})
     modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, further.get("position_ids"), query.device)
     if encoding.reads_content():
-        features = features_of(encoding, layer._lengthwise.take_input(tokens))
+        features = layer._lengthwise.features(tokens)
         modifiers, prepared = with_content(modifiers, encoding, features, span, mask), None
     if prepared is None:
         prepared = plan(modifiers, span, mask, query)

@@ -1,9 +1,6 @@
 """Export a trained run as a folder of transformers."""
 
 import json
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +12,7 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.huggingface.exported_model import LengthwiseConfig, LengthwiseForCausalLM
 from lengthwise.huggingface.tokenizers import tokenizer_of
 from lengthwise.models import Model
+from lengthwise.new_folder import new_folder, require_new
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Task
 from lengthwise.training.setup import original_train_length
@@ -29,16 +27,14 @@ def export(run: Run, model: Model, folder: str | Path) -> bool:
     Raises `ConfigError` for a folder that exists, for a model whose inputs are not tokens, and for a position scheme that does not
     count tokens in tests, which transformers could not do.
     """
-    path, task = Path(folder), cast(Task, run.task.build())
+    path, task = require_new(folder), cast(Task, run.task.build())
     require_exportable(run, task)
-    require_new(path)
     train_length = original_train_length(run, task)
     config = LengthwiseConfig.of(run.model, run.encoding, train_length, task.output_size)
     exported = LengthwiseForCausalLM(config)
     exported.model.load_state_dict(model.state_dict())
     exported.eval()
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
-    try:
+    with new_folder(path) as draft:
         tokenizer = tokenizer_of(task)
         if tokenizer is not None:
             for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
@@ -47,13 +43,8 @@ def export(run: Run, model: Model, folder: str | Path) -> bool:
             tokenizer.save_pretrained(draft)
         exported.save_pretrained(draft)
         origin = {"run": run.key, "label": run.label, "config": run.identity()}
-        (draft / "lengthwise.json").write_text(json.dumps(origin, indent=2, default=str) + "\n")
+        (draft / "lengthwise.json").write_text(json.dumps(origin, indent=2) + "\n")
         _require_equal_logits(model, draft)
-        draft.chmod(0o755)
-        os.rename(draft, path)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
     return tokenizer is not None
 
 
@@ -78,17 +69,6 @@ def require_exportable(run: Run, task: Task) -> None:
         raise ConfigError(
             f"{label} does not count tokens in tests, as transformers does; export a run with consecutive positions in tests"
         )
-
-
-def require_new(path: Path) -> None:
-    """Raise `ConfigError` unless a folder can be created at this path."""
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists, and nothing is overwritten; name another folder, or delete it")
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise ConfigError(f"there is no folder {parent}; create it, or name another one")
-    if not os.access(parent, os.W_OK):
-        raise ConfigError(f"{parent} is not writable; name another folder")
 
 
 @torch.no_grad()

@@ -13,11 +13,14 @@ from lengthwise.config import Choice, ConfigError, alternate
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.contract import embedded
+from lengthwise.encodings.contract import embedded, features_of
 from lengthwise.huggingface.attention import NAME, Tokens, register
+from lengthwise.huggingface.feature_cache import feature_layer
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
+
+CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
 
 
 class NoRotation(nn.Module):
@@ -48,7 +51,10 @@ def current_module(module: nn.Module) -> PositionEncoding:
     copies = getattr(module, "modules_to_save", None)
     if not isinstance(copies, nn.ModuleDict):
         return cast(PositionEncoding, module)
-    (name,) = cast(Any, module).active_adapters
+    wrapper = cast(Any, module)
+    if wrapper.disable_adapters or not wrapper.active_adapters:
+        return cast(PositionEncoding, wrapper.original_module)
+    (name,) = wrapper.active_adapters
     return cast(PositionEncoding, copies[name])
 
 
@@ -64,6 +70,7 @@ class LayerState:
     number: int
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
     x: Tensor | None = None  # the layer's input, for encodings that read content
+    past: Any = None  # the layer of the cache that keeps what they compute from it
 
     @property
     def encoding(self) -> PositionEncoding:
@@ -72,16 +79,14 @@ class LayerState:
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
 
-    def take_input(self, tokens: Tokens) -> Tensor:
-        """Return the layer's input and forget it, so that it is freed as soon as the graph is."""
-        if tokens.queries != tokens.keys:
-            raise ConfigError(
-                f"{type(self.encoding).__name__} reads the content of all tokens, which a cache of transformers does not keep; "
-                "generate with use_cache=False"
-            )
-        x, self.x = self.x, None
+    def features(self, tokens: Tokens) -> Tensor:
+        """Return what the encoding computes from the content of each key, and forget the layer's input."""
+        x, past, self.x, self.past = self.x, self.past, None, None
         assert x is not None
-        return x
+        features = features_of(self.encoding, x)
+        if past is None:
+            return features
+        return past.extend(features, tokens.first_key + tokens.keys)[:, -tokens.keys :]
 
 
 @dataclass
@@ -145,7 +150,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
             layer.forward = partial(forward, layer)
         if modules[number].reads_content():
-            replaced.hooks.append(layer.register_forward_pre_hook(_keep_input(state), with_kwargs=True))
+            hook = _keep_input(state, int(cast(Any, layer).layer_idx))
+            replaced.hooks.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
     if modules[0].acts_on_embedding():
         replaced.hooks += _embed_positions(decoder)
     decoder._lengthwise_replaced = replaced
@@ -293,9 +299,11 @@ def _build(choice: Choice, layers: int, context: dict[str, Any]) -> tuple[list[P
     return modules, numbers
 
 
-def _keep_input(state: LayerState) -> Callable[..., None]:
+def _keep_input(state: LayerState, number: int) -> Callable[..., None]:
     def hook(layer: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         state.x = options["hidden_states"] if "hidden_states" in options else arguments[0]
+        past = next((found for name in CACHES if (found := options.get(name)) is not None), None)
+        state.past = None if past is None else feature_layer(past, number)
 
     return hook
 

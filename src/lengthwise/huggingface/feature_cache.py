@@ -1,0 +1,67 @@
+"""Cache layers of transformers that also keep what content-dependent encodings compute from each token."""
+
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+
+
+class Features:
+    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a window."""
+
+    features: Tensor | None = None
+
+    def extend(self, new: Tensor, total: int) -> Tensor:
+        """Add the features of the new tokens, and return all of them. `total`: the number of tokens so far."""
+        self.features = new if self.features is None else torch.cat([self.features, new], 1)
+        if self.features.shape[1] != total:
+            raise ConfigError(
+                "the cache has tokens that were computed without this encoding of lengthwise; use a new cache"
+            )
+        return self.features
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        super().reorder_cache(beam_idx)  # type: ignore[misc]
+        self._select(lambda features: features.index_select(0, beam_idx.to(features.device)))
+
+    def crop(self, tokens_to_remove: int) -> None:
+        super().crop(tokens_to_remove)  # type: ignore[misc]
+        if tokens_to_remove:
+            self._select(lambda features: features[:, : -abs(tokens_to_remove)])
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        super().batch_repeat_interleave(repeats)  # type: ignore[misc]
+        self._select(lambda features: features.repeat_interleave(repeats, dim=0))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)  # type: ignore[misc]
+        self._select(lambda features: features[indices])
+
+    def reset(self) -> None:
+        super().reset()  # type: ignore[misc]
+        self.features = None
+
+    def _select(self, change: Any) -> None:
+        if self.features is not None:
+            self.features = change(self.features)
+
+
+@cache
+def _with_features(cls: Any) -> Any:
+    return type(f"{cls.__name__}WithFeatures", (Features, cls), {})
+
+
+def feature_layer(past: Any, layer: int) -> Any:
+    """Return the layer of a dynamic cache, which can keep features from now on."""
+    while past.layer_class_to_replicate is not None and len(past.layers) <= layer:
+        past.layers.append(past.layer_class_to_replicate())  # as its update() does
+    found = past.layers[layer]
+    if not isinstance(found, Features):
+        original, cls = found, _with_features(cast(Hashable, type(found)))
+        past.layers[layer] = found = object.__new__(cls)
+        vars(found).update(vars(original))
+    return found

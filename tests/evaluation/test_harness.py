@@ -1,0 +1,38 @@
+"""Our tasks as tasks of lm-evaluation-harness. tests/huggingface/test_packages.py evaluates them with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lengthwise.config import ConfigError, choose
+from lengthwise.evaluation.harness import write_tasks
+from lengthwise.tasks import TASKS, Addition, Copy, Text
+
+
+def test_the_examples_are_those_of_an_evaluation(tmp_path: Path) -> None:
+    choice = TASKS.parse("copy:symbols=5")
+    (task,) = write_tasks(tmp_path / "out", [choice, choice], [4, 4], count=7, seed=3, prompt="Copy: {input}\nCopy:")
+    assert (task.name, task.count, task.tokens) == ("lengthwise_copy_symbols_5_4", 7, 8)
+    own = choice.build()
+    rows = own.render(own.examples(3, 7, 4))
+    lines = (tmp_path / "out" / f"{task.name}.jsonl").read_text().splitlines()
+    expected = [{"prompt": f"Copy: {r['input']}\nCopy:", "answer": r["target"], "length": 4} for r in rows]
+    assert [json.loads(line) for line in lines] == expected
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        f"{task.name}.yaml", f"{task.name}.jsonl", "examples.py",
+    }  # fmt: skip
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    def refused(words: str, *arguments: object, **options: object) -> None:
+        with pytest.raises(ConfigError, match=words):
+            write_tasks(*arguments, **{"count": 3, **options})  # type: ignore[arg-type]
+
+    refused("nothing is overwritten", tmp_path, [choose(Copy)], [3])
+    refused("there is no folder", tmp_path / "a" / "b", [choose(Copy)], [3])
+    refused("Text has no questions and answers in words", tmp_path / "a", [choose(Text)], [3])
+    refused(r"must contain \{input\}", tmp_path / "a", [choose(Copy)], [3], prompt="x")
+    refused("length must be at least 1", tmp_path / "a", [choose(Addition)], [0])
+    refused("got an address", "s3://bucket/folder", [choose(Copy)], [3])
+    assert not list(tmp_path.iterdir()), "nothing half-written"
