@@ -39,6 +39,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "upgrade",
     "export",
     "harness",
+    "model",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

@@ -23,6 +23,10 @@ from lengthwise.models.conversion import encoding_from_rope_parameters, trained_
 CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
 
 
+ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
+"""Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
+
+
 class NoRotation(nn.Module):
     """Takes the place of a model's rotary embedding. Its cos and sin rotate by an angle of 0, which changes no bit."""
 
@@ -129,9 +133,9 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     choice.require_layers(len(layers))
     context = {
         "num_heads": int(config.num_attention_heads),
-        "head_dim": _head_dim(config),
+        "head_dim": head_dim_of(config),
         "d_model": int(config.hidden_size),
-        "train_length": _train_length(config),
+        "train_length": train_length_of(config),
     }
     modules, number_of_layer = _build(choice, len(layers), context)
     like = next(decoder.parameters())
@@ -222,12 +226,15 @@ def own_encoding(config: Any) -> Choice:
 
     def converted(found: Mapping[str, Any] | None) -> Choice:
         return encoding_from_rope_parameters(
-            found, head_dim=_head_dim(config), max_position_embeddings=int(config.max_position_embeddings)
+            found, head_dim=head_dim_of(config), max_position_embeddings=int(config.max_position_embeddings)
         )
 
     layers = range(int(config.num_hidden_layers))
     if set(parameters) & set(getattr(config, "layer_types", None) or ()):
         return _pattern([converted(parameters.get(config.layer_types[layer])) for layer in layers])
+    if config.model_type in ROTATE_IN_WINDOWS and config.sliding_window is not None:
+        slide = [kind == "sliding_attention" for kind in config.layer_types]
+        return _pattern([converted(parameters if slides else None) for slides in slide])
     if (rotates := getattr(config, "no_rope_layers", None)) is not None:  # 1 for the layers that do have RoPE
         return _pattern([converted(parameters if rotates[layer] else None) for layer in layers])
     return converted(parameters)
@@ -237,11 +244,11 @@ def _pattern(choices: list[Choice]) -> Choice:
     return choices[0] if len(set(choices)) == 1 else alternate(*choices)
 
 
-def _head_dim(config: Any) -> int:
+def head_dim_of(config: Any) -> int:
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
-def _train_length(config: Any) -> int:
+def train_length_of(config: Any) -> int:
     """Return the length at which the model was trained before its positions were scaled."""
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]

@@ -80,16 +80,16 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     if dtype not in DTYPES:
         raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; available: {', '.join(DTYPES)}")
     path = Path(folder)
-    settings = _settings(path)
+    settings = read_settings(path)
     _require_files(path)
     _require_plain_model(path, settings)
-    transformers = _import_transformers()
-    architecture = _architecture(path, settings, transformers)
+    transformers = import_transformers()
+    architecture = causal_architecture(path, settings, transformers)
     stored = tensors(path)
     require_layers_stored(path, settings, stored)
     require_numbers_stored(path / "config.json", settings, stored)
     if (file := path / "tokenizer_config.json").exists():
-        require_numbers_stored(file, _json_object(file), stored)
+        require_numbers_stored(file, json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
     with transformers_call(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
@@ -98,7 +98,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
         attention = "sdpa" if getattr(getattr(transformers, architecture), "_supports_sdpa", False) else "eager"
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
     require_a_layer(path, config)
-    max_positions = _max_positions(path, config)
+    max_positions = max_positions_of(path, config)
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
     with transformers_call(path, "build the model of its config.json"), torch.device("meta"):  # takes no memory
@@ -129,7 +129,8 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     return Pretrained(path, model, tokenizer, architecture, max_positions)
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the content of the folder's config.json. Raise `ConfigError` if there is none."""
     if not path.is_dir():
         problem = "is a file" if path.exists() else "does not exist"
         raise ConfigError(
@@ -137,10 +138,11 @@ def _settings(path: Path) -> dict[str, Any]:
         )
     if not (path / "config.json").exists():
         raise ConfigError(f"{path} has no config.json, so it is not a transformers model; name the folder that has it")
-    return _json_object(path / "config.json")
+    return json_object(path / "config.json")
 
 
-def _json_object(file: Path) -> dict[str, Any]:
+def json_object(file: Path) -> dict[str, Any]:
+    """Return the object in an untrusted JSON file of bounded size."""
     try:
         data = json.loads(regular_file.read(file, MAX_JSON_BYTES))
     except OSError as error:
@@ -192,11 +194,11 @@ def _weight_files(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, A
     if (name := settings.get("transformers_weights")) is not None:
         yield "config.json", name
     for index in sorted(path.glob("*.safetensors.index.json")):
-        shards = _json_object(index).get("weight_map")
+        shards = json_object(index).get("weight_map")
         yield from ((index.name, shard) for shard in (shards.values() if isinstance(shards, dict) else [None]))
 
 
-def _import_transformers() -> Any:
+def import_transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
@@ -206,7 +208,7 @@ def _import_transformers() -> Any:
     return transformers
 
 
-def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
+def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
     """Return the name of the model's class. It must be the class that transformers uses for a causal model of this type."""
     model_type = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -256,7 +258,7 @@ def _require_causal(path: Path, model: Any) -> None:
         raise ConfigError(f"{path}: the model is not causal, because later tokens change its logits; take another one")
 
 
-def _max_positions(path: Path, config: Any) -> int | None:
+def max_positions_of(path: Path, config: Any) -> int | None:
     """Return the number of positions. Dynamic NTK multiplies it by its factor, which the setting does not include."""
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     for name in POSITION_SETTINGS:

@@ -76,7 +76,8 @@ def require_numbers_stored(file: Path, settings: dict[str, Any], stored: dict[st
     """Refuse integers larger than every dimension of the stored tensors, before transformers allocates or builds anything.
 
     Exceptions are small numbers and settings that do not determine the size of a tensor: numbers of positions up to
-    `MAX_POSITIONS`, and real numbers such as the base of a rotary encoding. Tokenizers may have any number of positions.
+    `MAX_POSITIONS`, and real numbers such as the base of a rotary encoding. Tokenizers may have any number of positions. Without
+    stored tensors, only the limits of small numbers count.
     """
     largest = max([len(stored), *(size for tensor in stored.values() for size in tensor.shape)])
     tokenizer = file.name == "tokenizer_config.json"
@@ -86,7 +87,9 @@ def require_numbers_stored(file: Path, settings: dict[str, Any], stored: dict[st
             allowed, reason = math.inf if tokenizer else MAX_POSITIONS, "no model has that many"
         else:
             allowed = max(largest, MAX_COUNT if counts else MAX_OTHER)
-            reason = f"no dimension in its safetensors is larger than {largest:,}"
+            reason = (
+                f"no dimension in its safetensors is larger than {largest:,}" if stored else "no model has that many"
+            )
         if value > allowed and (counts or not REALS.fullmatch(key)):
             shown = f"{value:,}" if value < 10**18 else f"a number of {len(str(value))} digits"
             raise ConfigError(

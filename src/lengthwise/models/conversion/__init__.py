@@ -2,6 +2,7 @@
 
 from lengthwise.models.conversion.rope_parameters import (
     encoding_from_rope_parameters,
+    known_keys,
     rope_parameters_from_encoding,
     trained_length,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "encoding_from_rope_parameters",
     "half_from_interleaved",
     "interleaved_from_half",
+    "known_keys",
     "mamba_from_transformers",
     "mamba_to_transformers",
     "rope_parameters_from_encoding",

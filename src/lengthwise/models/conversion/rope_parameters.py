@@ -125,6 +125,14 @@ def encoding_from_rope_parameters(
     return choice
 
 
+def known_keys(kind: str) -> frozenset[str]:
+    """Return the keys of `rope_parameters` that transformers reads for a rope type; empty for an unknown type."""
+    if kind not in _TYPES:
+        return frozenset()
+    further = {"factor"} if kind == "proportional" else set()
+    return frozenset({"rope_type", "original_max_position_embeddings", *_COMMON_KEYS, *_TYPES[kind][1], *further})
+
+
 def _require_mapping(parameters: object) -> Mapping[str, Any]:
     if not isinstance(parameters, Mapping):
         raise ConfigError(

@@ -1,0 +1,197 @@
+"""`lengthwise model`: what the position settings of a Hugging Face model folder do, and mistakes in them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lengthwise import cache_folder
+from lengthwise.cli.options import require_no_option
+from lengthwise.cli.output_file import output_file
+from lengthwise.cli.printing import column, figure, one_line, plain_table, print_json, stdout
+from lengthwise.config import ConfigError, near_miss
+
+if TYPE_CHECKING:
+    from lengthwise.huggingface.angles import Comparison, NotCompared
+    from lengthwise.huggingface.description import LayerGroup
+    from lengthwise.huggingface.folder import ModelFolder
+    from lengthwise.huggingface.mistakes import Finding
+
+PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file"}
+STRIP = 128  # layers; models with more have no strip of layers
+PROBLEMS = 1  # exit code
+
+
+def command(
+    folder: Annotated[str, Parameter(validator=require_no_option)],
+    /,
+    *,
+    weights: bool = False,
+    plot: str | None = None,
+    trust_remote_code: bool = False,
+    json: bool = False,
+) -> int:
+    """Show what the position settings of a Hugging Face model do, and find mistakes in them. The exit code is 1 if there are any.
+
+    Reads config.json in a local folder: for each layer the encoding, window, temperature and intended length. The angles that the
+    installed transformers computes are compared with those of the published formula. Nothing is downloaded, and no code from
+    the folder is run. This command needs transformers: pip install 'lengthwise[hf]'.
+
+    Example: lengthwise model models/llama-3.1-8b; lengthwise model models/llama-3.1-8b --weights --plot wavelengths.svg --json
+
+    Args:
+        folder: The model's folder, with config.json.
+        weights: Compare stored frequencies, slopes, tables of positions and shapes with the settings too (*.safetensors only).
+        plot: File for a picture of the wavelengths or slopes: .svg, .png or .pdf.
+        trust_remote_code: Run code in the folder (auto_map in its config.json). Only for folders whose code you have read.
+        json: Print JSON.
+    """
+    from lengthwise.huggingface import angles, biases, description, mistakes, stored_buffers
+    from lengthwise.huggingface.folder import read_folder, version_warning
+
+    file = None if plot is None else _plot_file(plot)
+    if warning := version_warning():
+        print(f"lengthwise: {warning}", file=sys.stderr)
+    read = read_folder(folder, trust_remote_code=trust_remote_code)
+    groups = description.layer_groups(read)
+    comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
+    found = mistakes.findings(mistakes.Case(read, groups, comparisons))
+    if weights:
+        found += stored_buffers.stored_findings(read, groups)
+    if file is not None:
+        from lengthwise.huggingface.picture import draw
+
+        cache_folder.write(file, draw(read, groups, file.suffix.lower().removeprefix(".")))
+    if json:
+        print_json(record(read, groups, comparisons, found))
+    else:
+        _print(read, groups, comparisons, found)
+        if file is not None:
+            print(f"Picture: {one_line(file)}.")
+    return PROBLEMS if any(finding.is_problem for finding in found) else 0
+
+
+def record(
+    read: "ModelFolder",
+    groups: "list[LayerGroup]",
+    comparisons: "list[Comparison | NotCompared]",
+    found: "list[Finding]",
+) -> dict[str, Any]:
+    """Return all results as plain data."""
+    import dataclasses
+
+    import torch
+    import transformers
+
+    import lengthwise
+    from lengthwise.huggingface.replacement import train_length_of
+
+    return {
+        "folder": str(read.path),
+        "model_type": read.config.model_type,
+        "dtype": _dtype(read),
+        "length": read.length,
+        "length_before_scaling": train_length_of(read.config),
+        "layers": [
+            {
+                "layers": list(group.layers),
+                "kind": group.kind or None,
+                "encoding": None if group.encoding is None else group.encoding.name,
+                "settings": {} if group.encoding is None else {k: _plain(v) for k, v in group.encoding.settings},
+                "window": group.window,
+                "temperature": group.temperature or None,
+                "softmax_scale": group.softmax_scale,
+            }
+            for group in groups
+        ],
+        "angles": [dataclasses.asdict(comparison) for comparison in comparisons],
+        "problems": [{"check": f.check, "text": f.text} for f in found if f.is_problem],
+        "notes": [{"check": f.check, "text": f.text} for f in found if not f.is_problem],
+        "versions": {
+            "lengthwise": lengthwise.__version__,
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+        },
+    }
+
+
+def _print(
+    read: "ModelFolder",
+    groups: "list[LayerGroup]",
+    comparisons: "list[Comparison | NotCompared]",
+    found: "list[Finding]",
+) -> None:
+    from lengthwise.huggingface.angles import Comparison
+    from lengthwise.huggingface.replacement import train_length_of
+
+    length, before = read.length, train_length_of(read.config)
+    span = "no limit" if length is None else f"{length:,} tokens"
+    if length is not None and before != length:
+        span += f" ({before:,} before scaling)"
+    print(
+        f"{one_line(read.path)}: {read.config.model_type}, {read.layers} layers, {_dtype(read)}, intended for {span}.\n"
+    )
+    console = stdout()
+    console.print(_layers_table(read.layers, groups))
+    measured = [c for c in comparisons if isinstance(c, Comparison)]
+    if measured:
+        print()
+        console.print(_angles_table(measured))
+    print()
+    for finding in sorted(found, key=lambda f: not f.is_problem):
+        print(f"{'problem' if finding.is_problem else 'note'} ({finding.check}): {one_line(finding.text)}")
+    problems = sum(finding.is_problem for finding in found)
+    print(f"{problems or 'No'} problem{'s' if problems != 1 else ''} found.")
+    if read.whole.get("auto_map"):
+        print("config.json names code in the folder (auto_map), which runs only with --trust-remote-code.")
+
+
+def _layers_table(layers: int, groups: "list[LayerGroup]") -> Any:
+    """Return a table with a line for each group of equal layers, in which a strip shows where they are."""
+    from lengthwise.huggingface import description
+
+    table = plain_table(column("layers", overflow="fold"), column("encoding", overflow="fold"))
+    table.add_column("window", justify="right", no_wrap=True)
+    table.add_column("temperature of the logits", overflow="fold")
+    for group in groups:
+        strip = "".join("█" if layer in group.layers else "·" for layer in range(layers))
+        table.add_row(
+            strip if layers <= STRIP else f"{len(group.layers):,} of {layers:,}",
+            "no attention" if group.encoding is None else description.label_of(group.encoding),
+            "–" if group.window is None else f"{group.window:,}",
+            group.temperature or "–",
+        )
+    return table
+
+
+def _angles_table(measured: "list[Comparison]") -> Any:
+    table = plain_table(column("what transformers computes", overflow="fold"), "dtype")
+    for name in ("length", "largest error", "at position", "pair or head", "attention factor"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for c in measured:
+        cells = (
+            f"{c.length:,}",
+            f"{figure(c.error, 3)} {c.unit}",
+            f"{c.position:,}",
+            f"{c.pair}",
+            figure(c.gain, 6) if c.unit == "radians" else "–",
+        )
+        table.add_row(c.encoding, c.dtype, *cells)
+    return table
+
+
+def _dtype(read: "ModelFolder") -> str:
+    return str(read.dtype).removeprefix("torch.")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _plot_file(text: str) -> Path:
+    suffix = Path(text).suffix.lower()
+    if suffix not in PICTURES:
+        near = near_miss(suffix, PICTURES) if suffix else ""
+        raise ConfigError(f"--plot must end in .svg, .png or .pdf, got {text[:80]!r}{near}; name such a file")
+    return output_file(text, PICTURES[suffix], "--plot")

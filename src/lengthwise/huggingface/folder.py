@@ -1,0 +1,212 @@
+"""Read a model folder of Hugging Face without its weights: the settings, what transformers makes of them, and the model's modules.
+
+A folder is untrusted data. Only `config.json` and `generation_config.json` are read, Hugging Face's hub is off, and the modules
+are built on the device `meta`, which takes no memory.
+"""
+
+import copy
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.evaluation.pretrained.loading import (
+    causal_architecture,
+    import_transformers,
+    json_object,
+    max_positions_of,
+    read_settings,
+)
+from lengthwise.evaluation.pretrained.stored_weights import require_numbers_stored
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+
+TESTED_VERSIONS = ((5, 14), (5, 23))
+"""The first and the last version of transformers that this was tested with."""
+MAX_LAYERS = 1024
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A folder, its settings, and what the installed transformers makes of them.
+
+    `whole`: the content of config.json. `settings`: the part of it that describes the language model, the same unless the model
+    also takes images or sound. `config`: the configuration object of that part. `model`: the modules, on the device meta.
+    """
+
+    path: Path
+    whole: Data
+    settings: Data
+    config: Any
+    model: Any
+    dtype: torch.dtype
+
+    @property
+    def layers(self) -> int:
+        return int(self.config.num_hidden_layers)
+
+    @property
+    def length(self) -> int | None:
+        """The number of positions that the model is meant for; None if its settings have no limit."""
+        trained = getattr(self.config, "seq_length", None)  # BLOOM has no limit, and states the length of its training
+        return max_positions_of(self.path, self.config) or (
+            trained if isinstance(trained, int) and trained > 0 else None
+        )
+
+    @cached_property
+    def uses_cache(self) -> bool:
+        """Whether `generate` keeps keys, which is the default of transformers."""
+        file = self.path / "generation_config.json"
+        chosen = json_object(file).get("use_cache") if file.is_file() else None
+        return bool(getattr(self.config, "use_cache", True) if chosen is None else chosen)
+
+    def rope_entries(self) -> list[tuple[str, Data]]:
+        """Return the dictionaries of RoPE settings in config.json with their names: one for each kind of layer, or one for all."""
+        found: list[tuple[str, Data]] = []
+        for key in ("rope_parameters", "rope_scaling"):
+            if isinstance(entry := self.settings.get(key), Mapping):
+                nested = {f"{key}.{name}": dict(part) for name, part in entry.items() if isinstance(part, Mapping)}
+                found += list(nested.items()) if nested else [(key, dict(entry))]
+        return found
+
+    def used_entries(self) -> list[tuple[str, Data]]:
+        """Return the dictionaries that transformers uses, with defaults filled in. None (a layer without RoPE) is left out."""
+        parameters = getattr(self.config, "rope_parameters", None) or {}
+        nested = {name: part for name, part in parameters.items() if isinstance(part, Mapping)}
+        entries = nested or ({"": parameters} if parameters.get("rope_type") is not None else {})
+        return [(name, dict(part)) for name, part in entries.items()]
+
+    def attention_layers(self) -> Iterator[Any]:
+        """Yield the attention module of each layer that has one, in order."""
+        layers = [m for m in self.model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
+        yield from sorted((m for m in layers if m.layer_idx is not None), key=lambda m: int(m.layer_idx))
+
+
+def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> ModelFolder:
+    """Return what a folder's settings say and what transformers makes of them. Nothing is downloaded, and no weights are read.
+
+    Code in the folder runs only with `trust_remote_code`. Raise `ConfigError`, in one line, for a folder without a causal language
+    model, and for settings that transformers refuses.
+    """
+    path = Path(folder)
+    whole = read_settings(path)
+    transformers = import_transformers()
+    own_code = bool(whole.get("auto_map"))
+    if not (own_code and trust_remote_code):
+        if own_code and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
+            raise ConfigError(
+                f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the code, and "
+                "give --trust-remote-code if you trust it"
+            )
+        causal_architecture(path, whole, transformers)
+    require_numbers_stored(path / "config.json", whole, {})
+    options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    _require_heads(path, whole)
+    _require_rope(path, whole)
+    with transformers_call(path, "read its config.json"):
+        top = transformers.AutoConfig.from_pretrained(path, **options)
+        config = top.get_text_config(decoder=True)
+    _require_decoder(path, config, transformers)
+    settings = _text_settings(whole, top, config)
+    _require_heads(path, settings)
+    _require_rope(path, settings)
+    _require_layers(path, config)
+    dtype = config.dtype if isinstance(config.dtype, torch.dtype) and config.dtype.is_floating_point else torch.float32
+    with transformers_call(path, "build the model of its config.json"), torch.device("meta"):
+        built = copy.deepcopy(top)
+        for name in ("quantization_config", "compression_config", "fusion_config"):  # the weights are not read
+            if getattr(built, name, None) is not None:
+                delattr(built, name)
+        model = transformers.AutoModelForCausalLM.from_config(
+            built,
+            trust_remote_code=trust_remote_code,
+            attn_implementation="eager",
+            experts_implementation="eager",
+            dtype=dtype,
+        )
+    return ModelFolder(path, whole, settings, config, model, dtype)
+
+
+def version_warning() -> str | None:
+    """Return a warning if the installed transformers is not one of the tested versions."""
+    installed = import_transformers().__version__
+    numbers = re.match(r"(\d+)\.(\d+)", installed)
+    first, last = TESTED_VERSIONS
+    if numbers and first <= (int(numbers[1]), int(numbers[2])) <= last:
+        return None
+    span = " to ".join(".".join(map(str, version)) for version in TESTED_VERSIONS)
+    return f"transformers {installed} is not one of the tested versions, {span}; it may treat settings differently"
+
+
+def _text_settings(whole: Data, top: Any, config: Any) -> Data:
+    if config is top:
+        return whole
+    part = next((whole.get(name) for name in top.sub_configs if getattr(top, name, None) is config), None)
+    return dict(part) if isinstance(part, Mapping) else {}
+
+
+def _require_heads(path: Path, settings: Data) -> None:
+    heads = next(
+        (settings[n] for n in ("num_attention_heads", "n_head", "n_heads") if settings.get(n) is not None), None
+    )
+    width = next((settings[n] for n in ("hidden_size", "n_embd", "d_model") if settings.get(n) is not None), None)
+    groups = settings.get("num_key_value_heads")
+    file = path / "config.json"
+    for name, number in (("the number of attention heads", heads), ("num_key_value_heads", groups)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise ConfigError(f"{file}: {name} must be a whole number of at least 1, got {str(number)[:40]}")
+    own_size = any(value is not None for key, value in settings.items() if "head_dim" in key or "head_size" in key)
+    if heads and isinstance(width, int) and not own_size and width % heads:
+        raise ConfigError(
+            f"{file}: the width {width:,} must be a multiple of the {heads} attention heads; correct one of them, or give head_dim"
+        )
+    if heads and groups and heads % groups:
+        raise ConfigError(
+            f"{file}: the {heads} attention heads must be a multiple of num_key_value_heads, got {groups}"
+        )
+
+
+def _require_rope(path: Path, settings: Data) -> None:
+    """Refuse RoPE settings that cannot be computed with. transformers takes some of them with a warning."""
+    file = path / "config.json"
+    for key in ("rope_parameters", "rope_scaling"):
+        if (entry := settings.get(key)) is None:
+            continue
+        if not isinstance(entry, Mapping):
+            raise ConfigError(f"{file}: {key} must be an object, got {str(entry)[:40]!r}")
+        for part in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
+            factor = part.get("factor", 1)
+            is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
+            if factor is not None and not (is_number and 1 <= factor < math.inf):
+                raise ConfigError(f"{file}: {key}: factor must be a number of at least 1, got {str(factor)[:40]}")
+    rotates, layers = settings.get("no_rope_layers"), settings.get("num_hidden_layers")
+    if isinstance(rotates, list) and rotates and isinstance(layers, int) and len(rotates) != layers:
+        raise ConfigError(
+            f"{file}: no_rope_layers must have one entry for each of the {layers} layers, got {len(rotates)}; 1 means RoPE"
+        )
+
+
+def _require_decoder(path: Path, config: Any, transformers: Any) -> None:
+    masked = transformers.models.auto.modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if getattr(config, "is_encoder_decoder", False):
+        kind = "an encoder with a decoder"
+    elif config.model_type in masked and not getattr(config, "is_decoder", False):
+        kind = "an encoder"
+    else:
+        return
+    raise ConfigError(f"{path} contains {kind} ({config.model_type}); take a causal language model, such as Llama")
+
+
+def _require_layers(path: Path, config: Any) -> None:
+    layers = getattr(config, "num_hidden_layers", None)
+    if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
+        raise ConfigError(
+            f"{path / 'config.json'}: num_hidden_layers must be a whole number from 1 to {MAX_LAYERS:,}, got {str(layers)[:40]}"
+        )

@@ -1,0 +1,383 @@
+"""Known mistakes in the position settings of a model folder, which transformers accepts without an error.
+
+A check is a function that takes a `Case` and yields `Finding`s. A new check is one function and one line in `CHECKS`. The docstring
+of a check says why its findings are mistakes. What transformers computes correctly is never one.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
+from lengthwise.huggingface.description import LayerGroup, usual_scale
+from lengthwise.huggingface.folder import Data, ModelFolder
+from lengthwise.models.conversion import known_keys
+from lengthwise.values import near_miss
+
+DEFAULT_THETA = 10_000.0
+SCALED = ("yarn", "longrope", "llama3")  # rope types that need the length before scaling
+LONG = 8192  # tokens; models for longer sequences have never been trained with a theta of 10,000
+RAMP_KEYS = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+MOVABLE = ("attention_factor", *RAMP_KEYS, "short_factor", "long_factor", "mscale", "mscale_all_dim")
+SYNONYMS = {"su": "longrope", "mrope": "default"}  # names of rope types in older files
+THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. `is_problem`: a mistake, which sets the exit code; otherwise a note."""
+
+    check: str
+    text: str
+    is_problem: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the checks see."""
+
+    folder: ModelFolder
+    groups: list[LayerGroup]
+    comparisons: list[Comparison | NotCompared]
+
+    @property
+    def rotates(self) -> bool:
+        """Whether transformers builds a rotary embedding for the model."""
+        return any("RotaryEmbedding" in type(module).__name__ for module in self.folder.model.modules())
+
+
+Texts = Iterator[str | tuple[str, bool]]  # a text, or a text and whether it is a problem
+
+
+def factor_and_lengths(case: Case) -> Texts:
+    """The factor of YaRN, LongRoPE and linear scaling is the ratio of the length after and before scaling.
+
+    With a smaller one, the last positions reach angles that no model was trained with; a larger one compresses positions more than
+    intended. transformers computes with the factor, and at most logs a warning. Published settings leave max_position_embeddings
+    at (about) the length before scaling (Qwen 2.5, Qwen 3), which is a note. Llama 3's factor is not such a ratio (8 for
+    16 times the length), and that of dynamic scaling is no target.
+    """
+    length = getattr(case.folder.config, "max_position_embeddings", None)
+    written = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
+    if all(entry.get("original_max_position_embeddings") is None for entry in written):
+        return
+    for name, entry in case.folder.used_entries():
+        kind, factor = entry.get("rope_type"), entry.get("factor")
+        original = entry.get("original_max_position_embeddings")
+        if kind not in (*SCALED, "linear") or not _is_number(original) or not _is_number(length):
+            continue
+        where = f"{name}: " if name else ""
+        if original > length or (kind == "llama3" and original == length):
+            yield (
+                f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = {length:,} "
+                f"with rope_type {kind}; it is the length before scaling"
+            )
+        elif kind != "llama3" and _is_number(factor) and not math.isclose(factor * original, length, rel_tol=0.01):
+            text = (
+                f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, but "
+                f"max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
+            )
+            if factor * original > length and length < 2 * original:
+                yield f"{text}; the length before scaling seems to have been left there", False
+            else:
+                yield f"{text}; transformers computes with {factor:g}; correct the one that is wrong"
+
+
+def contradicting_keys(case: Case) -> Texts:
+    """Two keys for the same setting with different values: transformers takes one of them and says nothing.
+
+    rope_scaling comes before rope_parameters, rope_type before type, and a key in these before the same one outside.
+    """
+    settings, config = case.folder.settings, case.folder.config
+    old, new = settings.get("rope_scaling"), settings.get("rope_parameters")
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
+        first, second = (_normal(part) for part in (old, new))
+        if keys := sorted(
+            key for key in {*first, *second} if first.get(key) != second.get(key) and key != "rope_theta"
+        ):
+            differing = ", ".join(map(str, keys))
+            yield f"rope_scaling and rope_parameters differ in {differing}; transformers takes rope_scaling; remove one"
+    entries = case.folder.rope_entries()
+    for name, entry in entries:
+        kind, other = entry.get("rope_type"), entry.get("type")
+        if kind is not None and other is not None and SYNONYMS.get(kind, kind) != SYNONYMS.get(other, other):
+            yield f"{name} has rope_type {kind!r} and type {other!r}; transformers takes {kind!r}; remove type"
+    for key, names in (
+        ("rope_theta", ("rope_theta", "rotary_emb_base")),
+        ("partial_rotary_factor", ("partial_rotary_factor", "rotary_pct")),
+        ("original_max_position_embeddings", ("original_max_position_embeddings",)),
+    ):
+        inside = [entry[key] for _, entry in entries if entry.get(key) is not None]
+        for outer in names:
+            value = settings.get(outer)
+            if value is not None and inside and value not in inside:
+                yield (
+                    f"{outer} = {value} contradicts {key} = {inside[0]} in {entries[0][0].partition('.')[0]}; transformers takes "
+                    f"{_used(case, key)}; remove the wrong one"
+                )
+    aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
+    for alias, name in aliases.items():
+        one, other = settings.get(alias), settings.get(name)
+        if one is not None and other is not None and one != other and alias != name:
+            yield f"{alias} = {one} contradicts {name} = {other}, which is the same setting; remove the wrong one"
+
+
+def missing_theta(case: Case) -> Texts:
+    """Without rope_theta, transformers takes its class's default, mostly 10,000, and says nothing.
+
+    Only the first models with RoPE (Llama 1 and 2, early Falcon) have no rope_theta and mean 10,000. Since 4.34 transformers writes
+    rope_theta, and 5 writes it into rope_parameters, so a file of theirs without it has lost it, and so has a model for long
+    sequences. A theta under a name that the class does not read is lost as well. (MarinFold#184: 10,000 for 500,000 cost
+    0.77 nats per token.)
+    """
+    if not case.rotates:
+        return
+    settings, config = case.folder.settings, case.folder.config
+    thetas = [entry.get("rope_theta") for _, entry in case.folder.used_entries()]
+    written = [
+        (k, v) for _, e in [("", settings), *case.folder.rope_entries()] for k, v in e.items() if _is_theta(k, v)
+    ]
+    class_name = type(config).__name__
+    if written:
+        if thetas and not any(value in thetas for _, value in written):
+            key, value = written[0]
+            yield f"{key} = {value:g} is not read by {class_name}, which computes with {_listed(thetas)}; write it as rope_theta"
+        return
+    default = getattr(type(config), "default_theta", DEFAULT_THETA)
+    if default != DEFAULT_THETA or DEFAULT_THETA not in thetas:
+        return
+    version = re.match(
+        r"(\d+)\.(\d+)", str(settings.get("transformers_version") or case.folder.whole.get("transformers_version"))
+    )
+    is_recent = version is not None and (int(version[1]), int(version[2])) >= (4, 34)
+    is_scaled = any(entry.get("rope_type") in SCALED for _, entry in case.folder.used_entries())
+    text = f"there is no rope_theta, so transformers computes with {DEFAULT_THETA:,.0f}"
+    if is_recent or is_scaled or settings.get("rope_parameters") or (case.folder.length or 0) > LONG:
+        yield f"{text}, which is rarely what such a model was trained with; write the theta of its training"
+    else:
+        yield f"{text}, as the first models with RoPE do", False
+
+
+def missing_rope_type(case: Case) -> Texts:
+    """Settings of a scaling without its rope_type: transformers computes plain RoPE, as if they were not there."""
+    for name, entry in case.folder.rope_entries():
+        kind = entry.get("rope_type", entry.get("type"))
+        scaling = [k for k, v in entry.items() if k in ("factor", *MOVABLE) and v not in (None, 1, [])]
+        if kind in (None, "default") and scaling:
+            says = "has no rope_type" if kind is None else "has rope_type 'default'"
+            yield f"{name} {says}, so transformers ignores its {', '.join(scaling)}; write the rope_type, such as 'llama3'"
+
+
+def missing_original_length(case: Case) -> Texts:
+    """YaRN, LongRoPE and Llama 3 need the length before scaling. If it is missing, transformers takes max_position_embeddings.
+
+    That is the length after scaling in most files. Then the wrong frequencies are scaled, and LongRoPE's attention factor is 1.
+    Classes such as Phi3Config have a default of their own, which is not judged.
+    """
+    key = "original_max_position_embeddings"
+    if key in case.folder.settings or hasattr(type(case.folder.config), key):
+        return
+    for name, entry in case.folder.rope_entries():
+        kind = _normal(entry)["rope_type"]
+        if kind in SCALED and entry.get(key) is None:
+            yield (
+                f"{name} has rope_type {kind!r} without {key}, so transformers takes max_position_embeddings = "
+                f"{case.folder.length or 0:,} as the length before scaling; write it explicitly"
+            )
+
+
+def ignored_keys(case: Case) -> Texts:
+    """A RoPE setting that stands beside rope_parameters, or whose name is misspelt, has no effect."""
+    config = case.folder.config
+    if not case.rotates:
+        return
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    for key in MOVABLE:
+        if case.folder.settings.get(key) is not None and key not in fields:
+            yield f"{key} stands outside of rope_parameters, where transformers does not read it; move it there"
+    for name, entry in case.folder.rope_entries():
+        keys = known_keys(str(entry.get("rope_type", entry.get("type", "default"))))
+        ignorable = getattr(config, "ignore_keys_at_rope_validation", None) or ()
+        for key in entry:
+            if (
+                keys
+                and key not in keys
+                and key not in ("type", "factor", *MOVABLE, *ignorable)
+                and (near := near_miss(str(key), keys))
+            ):
+                yield f"{name} has {str(key)[:40]!r}, which transformers ignores{near}"
+
+
+def missing_attention_factor(case: Case) -> Texts:
+    """YaRN and LongRoPE multiply logits by the square of an attention factor, without which attention is too flat over more keys.
+
+    transformers reads mscale only together with mscale_all_dim. With both, the factor moves into the softmax scale, as in
+    DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of their own.)
+    Rope types without an attention factor ignore one, and only Phi-MoE reads long_mscale.
+    """
+    module = next(case.folder.attention_layers(), None)
+    for name, entry in case.folder.used_entries():
+        kind, where = entry.get("rope_type"), f"{name}: " if name else ""
+        given, scales = entry.get("attention_factor"), (entry.get("mscale"), entry.get("mscale_all_dim"))
+        factor = entry.get("factor")
+        if kind not in ("yarn", "longrope"):
+            if given not in (None, 1) and kind != "default":
+                yield f"{where}rope_type {kind!r} ignores attention_factor = {given}; remove it, or use 'yarn'"
+            continue
+        if entry.get("long_mscale") is not None and given is None and case.folder.config.model_type != "phimoe":
+            yield f"{where}long_mscale is read for Phi-MoE only; write it as attention_factor"
+        if kind != "yarn" or not _is_number(factor) or factor <= 1:
+            continue
+        usual = 0.1 * math.log(factor) + 1
+        if given is not None:
+            if _is_number(given) and not math.isclose(given, usual, rel_tol=0.01):
+                yield f"{where}attention_factor = {given:g}, where YaRN's formula gives {usual:.4g}", False
+        elif bool(scales[0]) != bool(scales[1]) and scales not in ((1, None), (1, 0)):
+            key = "mscale" if scales[0] else "mscale_all_dim"
+            yield (
+                f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; write "
+                "attention_factor"
+            )
+        elif all(scales) and module is not None and not entry.get("llama_4_scaling_beta"):
+            scale = next((group.softmax_scale for group in case.groups if group.softmax_scale is not None), None)
+            if scale is not None and math.isclose(scale, usual_scale(case.folder.config, module), rel_tol=1e-6):
+                yield (
+                    f"{where}mscale and mscale_all_dim move the attention factor into the softmax scale, which "
+                    f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = {usual:.4g}"
+                )
+
+
+def scaling_with_cache(case: Case) -> Texts:
+    """Dynamic NTK changes the angles of all tokens with the length, but cached keys stay rotated by the old ones.
+
+    So decoding differs from reading the same text at once, from max_position_embeddings on. LongRoPE changes them once, at the
+    length before scaling; Phi-3's classes compute the cache again there, and others do not.
+    """
+    if not case.folder.uses_cache:
+        return
+    generation = getattr(type(case.folder.model), "prepare_inputs_for_generation", None)
+    code = getattr(generation, "__code__", None)
+    recomputes = code is not None and "original_max_position_embeddings" in (*code.co_names, *code.co_consts)
+    for name, entry in case.folder.used_entries():
+        kind, where = str(entry.get("rope_type")), f"{name}: " if name else ""
+        if "dynamic" in kind:
+            yield (
+                f"{where}{kind} scaling leaves cached keys rotated by the angles of earlier lengths, beyond "
+                f"{case.folder.config.max_position_embeddings:,} tokens; set use_cache to false, or use a scaling that does not "
+                "change with the length, such as YaRN"
+            )
+        elif kind == "longrope" and not recomputes and entry.get("short_factor") != entry.get("long_factor"):
+            yield (
+                f"{where}longrope changes all angles after {entry.get('original_max_position_embeddings', 0):,} tokens, and "
+                f"{type(case.folder.model).__name__} keeps the keys that were cached before; set use_cache to false"
+            )
+
+
+def ignored_slopes(case: Case) -> Texts:
+    """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say (`MptModel.forward` does not pass it)."""
+    attention = case.folder.settings.get("attn_config")
+    if case.folder.config.model_type != "mpt" or not isinstance(attention, Mapping) or not attention.get("alibi", True):
+        return
+    if (largest := attention.get("alibi_bias_max", 8)) != 8:
+        yield f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
+
+
+def window_without_size(case: Case) -> Texts:
+    """Layers that `layer_types` calls sliding see everything if there is no window."""
+    for group in case.groups:
+        if (
+            group.kind in ("sliding_attention", "chunked_attention")
+            and group.window is None
+            and group.encoding is not None
+        ):
+            key = "sliding_window" if group.kind == "sliding_attention" else "attention_chunk_size"
+            yield f"{len(group.layers)} layers are {group.kind} in layer_types, but {key} is null; set it"
+
+
+def different_angles(case: Case) -> Texts:
+    """The angles or the attention factor that transformers computes are not those of the formula for these settings.
+
+    Float32's rounding is allowed (`angles.RELATIVE`), so the frequencies themselves are others.
+    """
+    for found in case.comparisons:
+        if isinstance(found, NotCompared):
+            text = f"{found.encoding}: {found.reason}"
+            yield (
+                f"{text}; a setting has no effect" if found.is_problem else f"{text}; angles were not compared",
+                found.is_problem,
+            )
+        elif found.dtype == "float32" and not found.agrees:
+            what = f"off by {found.error:.3g} {found.unit} at position {found.position:,}"
+            if not math.isclose(found.gain, found.our_gain, rel_tol=GAIN_TOLERANCE):
+                what += f", attention factor {found.gain:.6g} instead of {found.our_gain:.6g}"
+            yield f"{found.encoding}: transformers computes something else than these settings mean ({what})"
+
+
+def rounded_frequencies(case: Case) -> Texts:
+    """In float16 or bfloat16, the model's class rounds its frequencies: relative errors of 2^-11 or 2^-8 grow with the position.
+
+    BLOOM rounds its biases, but was trained so, which is a note.
+    """
+    comparisons = [found for found in case.comparisons if isinstance(found, Comparison)]
+    agree = {(found.encoding, found.length) for found in comparisons if found.dtype == "float32" and found.agrees}
+    for found in comparisons:
+        if found.dtype == "float32" or found.agrees or (found.encoding, found.length) not in agree:
+            continue
+        what = f"off by up to {found.error:.3g} {found.unit} (position {found.position:,})"
+        if found.unit == "radians":
+            yield f"{found.encoding}: in {found.dtype}, frequencies are rounded, and angles are {what}; keep inv_freq in float32"
+        else:
+            yield f"{found.encoding}: in {found.dtype}, biases are rounded, and {what}", False
+
+
+CHECKS: tuple[Callable[[Case], Texts], ...] = (
+    factor_and_lengths,
+    contradicting_keys,
+    missing_theta,
+    missing_rope_type,
+    missing_original_length,
+    ignored_keys,
+    missing_attention_factor,
+    scaling_with_cache,
+    ignored_slopes,
+    window_without_size,
+    different_angles,
+    rounded_frequencies,
+)
+
+
+def findings(case: Case) -> list[Finding]:
+    """Return what all checks find."""
+    found = []
+    for check in CHECKS:
+        for item in check(case):
+            text, is_problem = item if isinstance(item, tuple) else (item, True)
+            found.append(Finding(check.__name__.replace("_", "-"), text, is_problem))
+    return found
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _is_theta(key: Any, value: Any) -> bool:
+    return THETA_KEY.fullmatch(str(key)) is not None and _is_number(value)
+
+
+def _normal(entry: Mapping[str, Any]) -> Data:
+    """Return an entry with the rope type under one name."""
+    kind = entry.get("rope_type", entry.get("type"))
+    return {
+        **{k: v for k, v in entry.items() if k not in ("type", "rope_type")},
+        "rope_type": SYNONYMS.get(str(kind), kind),
+    }
+
+
+def _used(case: Case, key: str) -> str:
+    return _listed([entry.get(key) for _, entry in case.folder.used_entries()])
+
+
+def _listed(values: list[Any]) -> str:
+    return " and ".join(dict.fromkeys(f"{v:g}" if _is_number(v) else str(v) for v in values))

@@ -1,0 +1,142 @@
+"""Compare the tensors in a folder's safetensors that have to do with positions with its settings. No pickle is ever read."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from lengthwise.config import Choice, ConfigError
+from lengthwise.encodings import ALiBi, Learned, RotaryEncoding
+from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.huggingface.angles import RELATIVE
+from lengthwise.huggingface.description import TABLES, LayerGroup, build
+from lengthwise.huggingface.folder import ModelFolder
+from lengthwise.huggingface.mistakes import Finding
+from lengthwise.huggingface.replacement import head_dim_of
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
+ROUNDED = 2.0**-7  # largest relative error of a frequency that was rounded to bfloat16
+MAX_NUMBERS = 1 << 16  # of a tensor that is read
+LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
+
+
+def stored_tensors(folder: ModelFolder) -> dict[str, Tensor]:
+    """Return the types and shapes of all stored tensors by name. Raise `ConfigError` if there are only pickles, or nothing."""
+    if not any(folder.path.glob("*.safetensors")):
+        pickled = sorted(file.name for pattern in PICKLES for file in folder.path.glob(pattern))
+        if pickled:
+            raise ConfigError(
+                f"{folder.path} has no *.safetensors, and {pickled[0]} is not read, because a pickle can run code; convert it "
+                "where you trust it: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of transformers"
+            )
+        raise ConfigError(f"{folder.path} has no *.safetensors; omit --weights, or download the whole model")
+    for file in folder.path.glob("*.safetensors"):
+        if not file.is_file():
+            raise ConfigError(f"{file} is not a regular file; download the whole folder again")
+    return tensors(folder.path)
+
+
+def stored_findings(folder: ModelFolder, groups: list[LayerGroup]) -> list[Finding]:
+    """Return what in the stored tensors contradicts the settings, and a note if they have another dtype."""
+    found = [Finding("weights", text) for text in differences(folder, groups)]
+    dtype = str(folder.dtype).removeprefix("torch.")
+    weights = [t for name, t in stored_tensors(folder).items() if len(t.shape) > 1 and not t.is_computed(name)]
+    dtypes = sorted({NAMES.get(tensor.dtype, tensor.dtype) for tensor in weights})
+    if dtypes and dtype not in dtypes:
+        found.append(
+            Finding("weights", f"the weights are {', '.join(dtypes)}, and config.json says {dtype}", is_problem=False)
+        )
+    return found
+
+
+def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[str]:
+    """Yield what in the stored tensors contradicts the settings, each in one line."""
+    stored = stored_tensors(folder)
+    yield from _head_shapes(folder, stored)
+    encodings = {layer: group.encoding for group in groups for layer in group.layers}
+    yield from _once(_frequencies(folder, stored, encodings))
+    for name, tensor in stored.items():
+        last = name.removesuffix(".weight").rpartition(".")[2]
+        choice = encodings.get(0)
+        if last in TABLES and choice is not None and choice.cls is Learned:
+            rows = dict(choice.settings)["max_length"]
+            extra = tensor.shape[0] - rows
+            if tensor.shape[0] < rows or extra > 8:  # OPT has 2 more rows than positions
+                yield f"{name} has {tensor.shape[0]:,} rows, but the settings mean {rows:,} positions"
+        elif last in ("slopes", "alibi_slopes") and choice is not None and choice.cls is ALiBi:
+            ours = torch.as_tensor(build(folder, choice).slopes, dtype=torch.float64).flatten()
+            theirs = _values(folder, name, tensor)
+            if theirs is not None and (len(theirs) != len(ours) or not torch.allclose(theirs, ours, rtol=RELATIVE)):
+                yield f"{name} has other slopes than transformers computes for these settings"
+
+
+def _frequencies(
+    folder: ModelFolder, stored: dict[str, Tensor], encodings: dict[int, Choice | None]
+) -> Iterator[tuple[str, str]]:
+    for name, tensor in stored.items():
+        if name.rpartition(".")[2] != "inv_freq":
+            continue
+        layer = LAYER.search(f".{name}")
+        choice = encodings.get(int(layer[1]) if layer else 0)
+        if choice is None or not issubclass(choice.cls, RotaryEncoding):
+            continue
+        theirs = _values(folder, name, tensor)
+        ours = build(folder, choice).frequencies(torch.tensor(1)).flatten().double()
+        if theirs is None or theirs.shape != ours.shape:
+            yield "shape", f"{name} has shape {list(tensor.shape)}, but the settings mean {len(ours)} frequencies"
+            continue
+        error = ((theirs - ours).abs() / ours.abs().clamp(min=1e-30)).max().item()
+        dtype = NAMES.get(tensor.dtype, tensor.dtype)
+        if error > ROUNDED:
+            yield (
+                "formula",
+                f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model was trained "
+                "with other settings (transformers ignores these stored numbers)",
+            )
+        elif error > RELATIVE:
+            yield (
+                "rounded",
+                f"{name} was rounded to {dtype if dtype != 'float32' else 'a smaller type'} (error {error:.2g}), so an angle at "
+                f"position {(folder.length or 1) - 1:,} was off by up to {error * float(ours.max()) * (folder.length or 1):.3g} "
+                "radians when the model was saved; transformers computes unrounded ones",
+            )
+
+
+def _once(found: Iterator[tuple[str, str]]) -> Iterator[str]:
+    """Yield the first text of each kind, with the number of further tensors of which the same is true."""
+    texts: dict[str, list[str]] = {}
+    for kind, text in found:
+        texts.setdefault(kind, []).append(text)
+    for first, *more in texts.values():
+        yield first + (f" (and so of {len(more)} more tensors)" if more else "")
+
+
+def _head_shapes(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
+    """Yield projections of q and k whose number of rows contradicts the numbers of heads."""
+    for name, module in folder.model.named_modules():  # of the class itself, because some have gates beside the heads
+        if name.rpartition(".")[2] not in ("q_proj", "k_proj") or not isinstance(module, torch.nn.Linear):
+            continue
+        tensor = stored.get(f"{name}.weight") or stored.get(f"{name.partition('.')[2]}.weight")
+        if tensor is None or tensor.dtype not in NAMES or len(tensor.shape) != 2:  # quantized weights are packed
+            continue
+        if tensor.shape[0] != module.out_features:
+            yield (
+                f"{name}.weight has {tensor.shape[0]:,} rows, but the settings mean {module.out_features:,}, with heads of "
+                f"{head_dim_of(folder.config)} dimensions: the number of heads or head_dim is wrong"
+            )
+            return
+
+
+def _values(folder: ModelFolder, name: str, tensor: Tensor) -> Any:
+    from safetensors import safe_open
+
+    if tensor.size > MAX_NUMBERS or tensor.dtype not in NAMES:
+        return None
+    for file in sorted(folder.path.glob("*.safetensors")):
+        with transformers_call(folder.path, "read its weights"), safe_open(file, "pt") as opened:
+            if name in opened.keys():  # noqa: SIM118 - it is not a dictionary
+                return opened.get_tensor(name).double().flatten()
+    return None

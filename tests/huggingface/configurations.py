@@ -1,0 +1,192 @@
+"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted mistake."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+Settings = dict[str, Any]
+
+SHAPE = {
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "intermediate_size": 64,
+    "vocab_size": 64,
+}
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **SHAPE, "use_cache": True}
+PAIRS = 32  # of a head of 64 dimensions
+LLAMA3_SCALING = {
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+    "rope_type": "llama3",
+}  # fmt: skip
+LLAMA_3_1 = {
+    **LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+    "rope_scaling": LLAMA3_SCALING, "torch_dtype": "bfloat16", "transformers_version": "4.42.3",
+}  # fmt: skip
+QWEN_YARN = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", **SHAPE, "num_key_value_heads": 2,
+    "max_position_embeddings": 32768, "max_window_layers": 4, "sliding_window": 131072, "use_sliding_window": False,
+    "rope_theta": 1000000.0, "torch_dtype": "bfloat16", "transformers_version": "4.43.1",
+    "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+}  # fmt: skip
+DYNAMIC = {
+    **LLAMA, "max_position_embeddings": 2048, "use_cache": False, "rope_theta": 10000.0,
+    "rope_scaling": {"type": "dynamic", "factor": 2.0}, "torch_dtype": "float16", "transformers_version": "4.36.0",
+}  # fmt: skip
+GEMMA_3 = {
+    "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", **SHAPE, "num_hidden_layers": 6, "head_dim": 64,
+    "num_key_value_heads": 2, "query_pre_attn_scalar": 64, "max_position_embeddings": 32768, "sliding_window": 1024,
+    "layer_types": [*["sliding_attention"] * 5, "full_attention"], "dtype": "bfloat16", "transformers_version": "5.0.0",
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+    },
+}  # fmt: skip
+PHI_3 = {
+    "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", **SHAPE, "num_key_value_heads": 4, "pad_token_id": 0,
+    "eos_token_id": 1, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_theta": 10000.0,
+    "rope_scaling": {
+        "type": "longrope", "short_factor": [1.0 + 0.01 * p for p in range(PAIRS)],
+        "long_factor": [1.0 + 1.5 * p for p in range(PAIRS)],
+    },
+    "sliding_window": 262144, "torch_dtype": "bfloat16", "transformers_version": "4.40.2",
+}  # fmt: skip
+MISTRAL = {
+    "architectures": ["MistralForCausalLM"], "model_type": "mistral", **SHAPE, "num_key_value_heads": 2,
+    "max_position_embeddings": 32768, "sliding_window": 4096, "rope_theta": 10000.0, "torch_dtype": "bfloat16",
+    "transformers_version": "4.34.0.dev0",
+}  # fmt: skip
+MPT = {
+    "architectures": ["MPTForCausalLM"], "model_type": "mpt", "d_model": 256, "n_heads": 4, "n_layers": 4, "max_seq_len": 2048,
+    "vocab_size": 64, "attn_config": {"alibi": True, "alibi_bias_max": 8}, "torch_dtype": "bfloat16",
+    "auto_map": {"AutoConfig": "configuration_mpt.MPTConfig", "AutoModelForCausalLM": "modeling_mpt.MPTForCausalLM"},
+}  # fmt: skip
+
+SOUND: dict[str, Settings] = {
+    "Llama 2": {
+        **LLAMA, "max_position_embeddings": 4096, "rope_scaling": None, "torch_dtype": "float16",
+        "transformers_version": "4.31.0.dev0",
+    },
+    "Vicuna 1.5, 16K": {
+        **LLAMA, "max_position_embeddings": 4096, "rope_scaling": {"factor": 4.0, "type": "linear"},
+        "torch_dtype": "float16", "transformers_version": "4.31.0",
+    },
+    "Llama 3.1": LLAMA_3_1,
+    "Llama 3.1, saved by transformers 5": {
+        **{k: v for k, v in LLAMA_3_1.items() if k not in ("rope_theta", "rope_scaling", "torch_dtype")},
+        "dtype": "bfloat16", "rope_parameters": {**LLAMA3_SCALING, "rope_theta": 500000.0}, "transformers_version": "5.23.0",
+    },
+    "Qwen 2.5 with YaRN": QWEN_YARN,
+    "Qwen 3 with YaRN": {**QWEN_YARN, "max_position_embeddings": 40960},
+    "Mistral": MISTRAL,
+    "Gemma 3": GEMMA_3,
+    "SmolLM3": {
+        "architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", **SHAPE, "num_key_value_heads": 2, "pad_token_id": 0,
+        "eos_token_id": 1, "max_position_embeddings": 65536, "no_rope_layers": [1, 1, 1, 0], "no_rope_layer_interval": 4,
+        "rope_theta": 5000000.0, "rope_scaling": None, "torch_dtype": "bfloat16", "transformers_version": "4.54.0",
+    },
+    "Phi-3": PHI_3,
+    "GPT-NeoX": {
+        "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", **SHAPE, "max_position_embeddings": 2048,
+        "rotary_emb_base": 10000, "rotary_pct": 0.25, "torch_dtype": "float16", "transformers_version": "4.24.0",
+    },
+    "BLOOM": {
+        "architectures": ["BloomForCausalLM"], "model_type": "bloom", "hidden_size": 256, "n_head": 6, "num_attention_heads": 6,
+        "n_layer": 4, "seq_length": 2048, "vocab_size": 64, "torch_dtype": "bfloat16", "head_dim": None,
+    } | {"hidden_size": 252},
+    "MPT": MPT,
+    "dynamic NTK without a cache": DYNAMIC,
+    "DeepSeek V3": {
+        "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", **SHAPE, "num_key_value_heads": 4,
+        "first_k_dense_replace": 4, "kv_lora_rank": 32, "q_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+        "v_head_dim": 32, "max_position_embeddings": 163840, "rope_theta": 10000, "torch_dtype": "bfloat16",
+        "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+                         "original_max_position_embeddings": 4096, "type": "yarn"}, "transformers_version": "4.33.1",
+    },
+    "gpt-oss": {
+        "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", **SHAPE, "head_dim": 64, "num_key_value_heads": 2,
+        "num_local_experts": 2, "num_experts_per_tok": 1, "max_position_embeddings": 131072, "rope_theta": 150000,
+        "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 2, "torch_dtype": "bfloat16",
+        "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+                         "rope_type": "yarn", "truncate": False}, "transformers_version": "4.55.0",
+    },
+    "GPT-2": {
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 1024,
+        "n_ctx": 1024, "vocab_size": 64,
+    },
+    "Falcon 7B": {
+        "architectures": ["FalconForCausalLM"], "model_type": "falcon", "hidden_size": 256, "num_attention_heads": 4,
+        "num_hidden_layers": 2, "multi_query": True, "parallel_attn": True, "alibi": False, "vocab_size": 64,
+        "transformers_version": "4.27.4", "torch_dtype": "bfloat16",
+    },
+}  # fmt: skip
+
+
+def changed(settings: Settings, **changes: Any) -> Settings:
+    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters` are merged."""
+    result = copy.deepcopy(settings)
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(result.get(key), dict):
+            value = {k: v for k, v in (result[key] | value).items() if v is not ...}
+        result[key] = value
+    return {key: value for key, value in result.items() if value is not ...}
+
+
+PLANTED: dict[str, tuple[Settings, str]] = {
+    "YaRN for half of the length": (
+        changed(QWEN_YARN, max_position_embeddings=131072, rope_scaling={"factor": 2.0}), "factor-and-lengths",
+    ),
+    "YaRN for twice the length": (
+        changed(QWEN_YARN, max_position_embeddings=131072, rope_scaling={"factor": 8.0}), "factor-and-lengths",
+    ),
+    "a scaling for a length that was reached before": (
+        changed(LLAMA_3_1, max_position_embeddings=8192), "factor-and-lengths",
+    ),
+    "old and new scaling": (
+        changed(LLAMA_3_1, rope_parameters={**LLAMA3_SCALING, "factor": 32.0, "rope_theta": 500000.0}), "contradicting-keys",
+    ),
+    "two thetas": (
+        changed(LLAMA_3_1, rope_scaling=..., rope_parameters={**LLAMA3_SCALING, "rope_theta": 10000.0}), "contradicting-keys",
+    ),
+    "rope_type and type": (changed(QWEN_YARN, rope_scaling={"rope_type": "linear"}), "contradicting-keys"),
+    "two numbers of layers": (changed(SOUND["GPT-2"], num_hidden_layers=3), "contradicting-keys"),
+    "lost theta": (changed(LLAMA_3_1, rope_theta=...), "missing-theta"),
+    "lost theta, plain RoPE of today": (changed(MISTRAL, rope_theta=...), "missing-theta"),
+    "theta under another name": (changed(LLAMA_3_1, rope_theta=..., rotary_emb_base=500000.0), "missing-theta"),
+    "lost rope_type": (changed(LLAMA_3_1, rope_scaling={"rope_type": ...}), "missing-rope-type"),
+    "rope_type default": (changed(QWEN_YARN, rope_scaling={"type": "default"}), "missing-rope-type"),
+    "lost length before scaling": (
+        changed(QWEN_YARN, max_position_embeddings=131072, rope_scaling={"original_max_position_embeddings": ...}),
+        "missing-original-length",
+    ),
+    "attention factor outside": (changed(QWEN_YARN, attention_factor=1.2), "ignored-keys"),
+    "misspelt attention factor": (changed(QWEN_YARN, rope_scaling={"atention_factor": 1.2}), "ignored-keys"),
+    "mscale alone": (changed(QWEN_YARN, rope_scaling={"mscale": 0.707}), "missing-attention-factor"),
+    "DeepSeek's mscales in a Qwen": (
+        changed(QWEN_YARN, rope_scaling={"mscale": 1.0, "mscale_all_dim": 1.0}), "missing-attention-factor",
+    ),
+    "attention factor of linear scaling": (
+        changed(LLAMA_3_1, rope_scaling={"type": "linear", "rope_type": ..., "attention_factor": 1.2, "low_freq_factor": ...,
+                                         "high_freq_factor": ..., "original_max_position_embeddings": ...}),
+        "missing-attention-factor",
+    ),
+    "dynamic NTK with a cache": (changed(DYNAMIC, use_cache=True), "scaling-with-cache"),
+    "LongRoPE in a Llama with a cache": (
+        changed(LLAMA_3_1, rope_scaling={**PHI_3["rope_scaling"], "original_max_position_embeddings": 4096, "factor": 32.0,
+                                         "rope_type": ..., "low_freq_factor": ..., "high_freq_factor": ...}),
+        "scaling-with-cache",
+    ),
+    "sliding layers without a window": (changed(GEMMA_3, sliding_window=None), "window-without-size"),
+    "other slopes": (changed(MPT, attn_config={"alibi_bias_max": 16}), "ignored-slopes"),
+    "a part of the dimensions, in a class that rotates all": (
+        changed(LLAMA_3_1, rope_scaling=..., partial_rotary_factor=0.5), "different-angles",
+    ),
+}  # fmt: skip
+
+
+def written(folder: Path, settings: Settings) -> Path:
+    """A model folder with these settings and no weights."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder

@@ -1,0 +1,236 @@
+"""What `lengthwise model` finds in model folders: all planted mistakes, none in sound settings, and what layers do."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.huggingface import angles, biases, description, folder, mistakes, stored_buffers
+from tests.huggingface.configurations import (
+    DYNAMIC,
+    GEMMA_3,
+    LLAMA_3_1,
+    MPT,
+    PHI_3,
+    PLANTED,
+    QWEN_YARN,
+    SOUND,
+    changed,
+    written,
+)
+
+
+def judged(path, settings):
+    read = folder.read_folder(written(path, settings))
+    groups = description.layer_groups(read)
+    comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
+    return read, groups, comparisons, mistakes.findings(mistakes.Case(read, groups, comparisons))
+
+
+@pytest.fixture(autouse=True)
+def few_positions(monkeypatch):
+    monkeypatch.setattr(angles, "MAX_SAMPLES", 600)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_settings_have_no_problem(tmp_path, name):
+    _, _, comparisons, found = judged(tmp_path, SOUND[name])
+    assert [finding.text for finding in found if finding.is_problem] == []
+    for comparison in comparisons:
+        assert isinstance(comparison, angles.Comparison)
+        assert comparison.unit == "nats" or comparison.agrees
+        assert comparison.excess < 0.2 or comparison.dtype != "float32"  # far from the limit
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistakes_are_found(tmp_path, name):
+    settings, check = PLANTED[name]
+    _, _, _, found = judged(tmp_path, settings)
+    assert [finding.check for finding in found if finding.is_problem] == [check]
+    assert all("\n" not in finding.text for finding in found)
+
+
+def test_there_are_at_least_ten_of_each_and_every_check_has_one():
+    assert len(SOUND) >= 10 and len(PLANTED) >= 10
+    checks = {check.__name__.replace("_", "-") for check in mistakes.CHECKS}
+    assert {check for _, check in PLANTED.values()} | {"rounded-frequencies"} == checks
+
+
+def test_layers_of_gemma_3(tmp_path):
+    read, (sliding, full), comparisons, _ = judged(tmp_path, GEMMA_3)
+    assert (sliding.layers, sliding.window, full.layers, full.window) == ((0, 1, 2, 3, 4), 1024, (5,), None)
+    assert sliding.encoding.label == "RoPE(layout=half)"
+    assert full.encoding.label == "PI(base=1000000.0, layout=half, factor=8.0)"
+    assert read.length == 32768
+    dtypes = ("float32", "bfloat16")
+    assert [(c.layers, c.dtype) for c in comparisons] == [
+        (group.layers, dtype) for group in (sliding, full) for dtype in dtypes
+    ]
+
+
+def test_softmax_scales_and_attention_factors(tmp_path):
+    _, groups, _, _ = judged(tmp_path, changed(GEMMA_3, query_pre_attn_scalar=256, attn_logit_softcapping=50.0))
+    assert groups[0].softmax_scale == 1 / 16
+    assert groups[0].temperature == "× 0.5 (softmax scale 0.0625), at most 50 (soft cap)"
+    _, (group,), (comparison, _), _ = judged(tmp_path, QWEN_YARN)
+    m = 0.1 * math.log(4) + 1
+    assert group.temperature == f"× {m**2:.4g} of rotated dimensions (attention factor {m:.4g})"
+    assert comparison.gain == pytest.approx(m, rel=1e-6) == comparison.our_gain
+
+
+def test_layers_without_rope(tmp_path):
+    _, (rope, nope), _, _ = judged(tmp_path, SOUND["SmolLM3"])
+    assert (rope.layers, nope.layers, nope.encoding.label) == ((0, 1, 2), (3,), "NoPE")
+    cohere = {
+        "model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 64,
+        "vocab_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 8192, "sliding_window": 4096, "rope_theta": 50000,
+        "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
+    }  # fmt: skip
+    _, (sliding, full), _, found = judged(tmp_path, cohere)
+    assert (sliding.window, sliding.encoding.label) == (4096, "RoPE(base=50000.0, layout=half)")
+    assert (full.window, full.encoding.label, found) == (None, "NoPE", [])
+
+
+def test_scaling_by_the_length_is_compared_before_and_after(tmp_path):
+    _, _, comparisons, _ = judged(tmp_path, PHI_3)
+    assert [(c.dtype, c.length) for c in comparisons] == [
+        ("float32", 4096), ("float32", 131072), ("bfloat16", 4096), ("bfloat16", 131072),
+    ]  # fmt: skip
+    read, _, comparisons, _ = judged(tmp_path, DYNAMIC)
+    assert read.length == 4096  # twice the length before scaling
+    assert {c.length for c in comparisons} == {2048, 4096}
+
+
+def test_a_language_model_inside_of_another_model(tmp_path):
+    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
+              "patch_size": 4}  # fmt: skip
+    whole = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "vision_config": vision}
+    _, groups, _, found = judged(tmp_path, {**whole, "text_config": GEMMA_3})
+    assert [len(group.layers) for group in groups] == [5, 1] and found == []
+    text = changed(GEMMA_3, rope_parameters={"full_attention": {"factor": 8.0, "rope_theta": 1e6}})
+    _, _, _, found = judged(tmp_path, {**whole, "text_config": text})
+    assert [finding.check for finding in found] == ["missing-rope-type"]
+
+
+def test_a_cache_that_generation_switches_off(tmp_path):
+    written(tmp_path, {})
+    (tmp_path / "generation_config.json").write_text(json.dumps({"use_cache": False}))
+    assert judged(tmp_path, changed(DYNAMIC, use_cache=True))[-1] == []
+
+
+def test_other_frequencies_in_transformers(tmp_path, monkeypatch):
+    from transformers.models.llama import modeling_llama
+
+    original = modeling_llama.LlamaRotaryEmbedding.compute_default_rope_parameters
+
+    def wrong(config, **options):
+        frequencies, factor = original(config, **options)
+        return frequencies * (1 + 2.0**-15), factor
+
+    monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "compute_default_rope_parameters", staticmethod(wrong))
+    _, _, (comparison, _), found = judged(tmp_path, changed(LLAMA_3_1, rope_scaling=None, max_position_embeddings=8192))
+    assert [finding.check for finding in found] == ["different-angles"]
+    assert (comparison.position, comparison.pair) == (8191, 0)
+    assert comparison.error == pytest.approx(8191 * 2**-15, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_frequencies_that_a_dtype_rounds(tmp_path, monkeypatch, dtype):
+    from transformers.models.llama import modeling_llama
+
+    original = modeling_llama.LlamaRotaryEmbedding.compute_default_rope_parameters
+
+    def rounded(config, **options):
+        frequencies, factor = original(config, **options)
+        return frequencies.to(torch.get_default_dtype()), factor
+
+    monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "compute_default_rope_parameters", staticmethod(rounded))
+    settings = changed(LLAMA_3_1, rope_scaling=None, torch_dtype=dtype)
+    assert [finding.check for finding in judged(tmp_path, settings)[-1]] == ["rounded-frequencies"]
+    assert judged(tmp_path, changed(settings, torch_dtype="float32"))[-1] == []
+
+
+# ---- weights ----------------------------------------------------------------------------------------------------
+
+
+def differences(path, settings, **stored):
+    from safetensors.torch import save_file
+
+    read, groups, _, _ = judged(path, settings)
+    save_file({name: tensor.contiguous() for name, tensor in stored.items()}, path / "model.safetensors")
+    return list(stored_buffers.differences(read, groups))
+
+
+def test_stored_frequencies(tmp_path):
+    plain = changed(LLAMA_3_1, rope_scaling=None)
+    exact = 500000.0 ** -(torch.arange(0, 64, 2) / 64)
+    names = [f"model.layers.{layer}.self_attn.rotary_emb.inv_freq" for layer in range(4)]
+    assert differences(tmp_path, plain, **dict.fromkeys(names[:1], exact)) == []
+    rounded = differences(tmp_path, plain, **{name: exact.bfloat16() for name in names})
+    assert len(rounded) == 1 and "rounded to bfloat16" in rounded[0] and "of 3 more tensors" in rounded[0]
+    (other,) = differences(tmp_path, plain, **{names[0]: 10000.0 ** -(torch.arange(0, 64, 2) / 64)})
+    assert "trained with other settings" in other
+    (other,) = differences(tmp_path, plain, **{names[0]: exact[:16]})
+    assert "has shape [16], but the settings mean 32 frequencies" in other
+
+
+def test_stored_slopes_tables_and_projections(tmp_path):
+    slopes = 2.0 ** -torch.arange(2, 10, 2)
+    assert differences(tmp_path, MPT, **{"transformer.slopes": slopes}) == []
+    (other,) = differences(tmp_path, MPT, **{"transformer.slopes": slopes**2})
+    assert "other slopes" in other
+    gpt2 = SOUND["GPT-2"]
+    assert differences(tmp_path, gpt2, **{"wpe.weight": torch.zeros(1024, 64)}) == []
+    (other,) = differences(tmp_path, gpt2, **{"wpe.weight": torch.zeros(2048, 64)})
+    assert other == "wpe.weight has 2,048 rows, but the settings mean 1,024 positions"
+    k = "model.layers.0.self_attn.k_proj.weight"
+    assert differences(tmp_path, LLAMA_3_1, **{k: torch.zeros(128, 256)}) == []
+    (other,) = differences(tmp_path, LLAMA_3_1, **{k: torch.zeros(256, 256)})
+    assert other.startswith(f"{k} has 256 rows, but the settings mean 128")
+
+
+# ---- bad input --------------------------------------------------------------------------------------------------
+
+BAD = {
+    "an encoder": ({"model_type": "bert"}, r"contains an encoder \(bert\)"),
+    "an encoder by its architecture": (
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model",
+    ),
+    "an encoder with a decoder": ({"model_type": "t5"}, "no causal language model of the type 't5'"),
+    "a vision model": ({"model_type": "vit", "architectures": ["ViTModel"]}, "no causal language model of the type 'vit'"),
+    "a factor below 1": (changed(QWEN_YARN, rope_scaling={"factor": 0.5}), "factor must be a number of at least 1, got 0.5"),
+    "a factor of 0": (changed(QWEN_YARN, rope_scaling={"factor": 0}), "factor"),
+    "a factor in words": (changed(QWEN_YARN, rope_scaling={"factor": "four"}), "factor"),
+    "an infinite factor": (changed(QWEN_YARN, rope_scaling={"factor": math.inf}), "factor"),
+    "no factor": (changed(DYNAMIC, rope_scaling={"factor": ...}), "factor"),
+    "an unknown rope type": (changed(LLAMA_3_1, rope_scaling={"rope_type": "ntk"}), "rope_type|ntk"),
+    "scaling in words": (changed(LLAMA_3_1, rope_scaling="linear"), "rope_scaling must be an object, got 'linear'"),
+    "too few factors": (changed(PHI_3, rope_scaling={"long_factor": [1.0]}), "long_factor"),
+    "heads that do not divide": (changed(LLAMA_3_1, num_attention_heads=6), "256 must be a multiple of the 6 attention heads"),
+    "groups that do not divide": (changed(LLAMA_3_1, num_key_value_heads=3), "4 attention heads must be a multiple .* 3"),
+    "no heads": (changed(LLAMA_3_1, num_attention_heads=0), "at least 1, got 0"),
+    "too many layers": (changed(LLAMA_3_1, num_hidden_layers=2000), "num_hidden_layers must be a whole number from 1"),
+    "sizes for no memory": (changed(LLAMA_3_1, hidden_size=2**40), "no model has that many"),
+    "layers without an entry": (changed(SOUND["SmolLM3"], no_rope_layers=[1, 0]), "one entry for each of the 4 layers, got 2"),
+    "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
+    "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "does not know the position encoding of a falcon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_in_one_line(tmp_path, name):
+    settings, message = BAD[name]
+    with pytest.raises(ConfigError, match=message) as caught:
+        judged(tmp_path, settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_without_weights_that_may_be_read(tmp_path):
+    read, groups, _, _ = judged(tmp_path, LLAMA_3_1)
+    with pytest.raises(ConfigError, match=r"has no \*.safetensors; omit --weights"):
+        list(stored_buffers.differences(read, groups))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    with pytest.raises(ConfigError, match=r"pytorch_model.bin is not read, .*save_pretrained\(NEW_FOLDER\)"):
+        list(stored_buffers.differences(read, groups))
