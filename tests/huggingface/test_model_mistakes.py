@@ -89,7 +89,7 @@ def test_layers_without_rope(tmp_path):
         "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
     }  # fmt: skip
     _, (sliding, full), _, found = judged(tmp_path, cohere)
-    assert (sliding.window, sliding.encoding.label) == (4096, "RoPE(base=50000.0, layout=half)")
+    assert (sliding.window, sliding.encoding.label) == (4096, "RoPE(base=50000.0)")
     assert (full.window, full.encoding.label, found) == (None, "NoPE", [])
 
 

@@ -11,7 +11,7 @@ from lengthwise.encodings import ENCODINGS, FIRE, T5, Learned
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
 
-from transformers import AutoConfig, AutoModel, DynamicCache, StaticCache
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache, StaticCache
 
 from lengthwise.huggingface import unuse, use
 from tests.huggingface.models import COMMON, FAMILIES, answers, model_of, tokens
@@ -283,3 +283,21 @@ def test_a_cache_of_another_encoding_is_refused() -> None:
     refused(
         "computed without this encoding of lengthwise; use a new cache", lambda: model(x[:, 5:], past_key_values=cache)
     )
+
+
+@pytest.mark.parametrize("kind", ["cohere", "cohere2", "glm", "ernie4_5", "exaone4"])
+def test_the_own_encoding_of_models_with_another_layout(kind: str) -> None:
+    """They rotate neighbouring dimensions, or only in the layers with a window."""
+    config = AutoConfig.for_model(kind, **COMMON, head_dim=8, sliding_window=5)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        before = model(tokens(), use_cache=False).logits
+        after = use(model)(tokens(), use_cache=False).logits
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+
+
+def test_a_rotation_in_the_other_direction_is_refused() -> None:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("nanochat", **COMMON), attn_implementation="sdpa")
+    with pytest.raises(ConfigError, match="NanoChatAttention rotates in a way that lengthwise does not have"):
+        use(model)

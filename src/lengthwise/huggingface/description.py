@@ -14,7 +14,7 @@ from lengthwise.config import Choice, ConfigError, choose
 from lengthwise.encodings import Learned, NoPE, RotaryEncoding, Sinusoidal
 from lengthwise.huggingface.folder import Data, ModelFolder
 from lengthwise.huggingface.own_attention import alibi_of
-from lengthwise.huggingface.replacement import head_dim_of, own_encoding, train_length_of
+from lengthwise.huggingface.replacement import head_dim_of, layout_of, own_encoding, train_length_of
 from lengthwise.models.conversion import known_keys
 
 WITHOUT_ATTENTION = ("linear_attention", "conv", "moe", "mamba", "recurrent")
@@ -69,7 +69,7 @@ def encoding_of(folder: ModelFolder) -> Choice:
         return alibi
     if rotary and getattr(config, "alibi", False) is not True:
         try:
-            return own_encoding(_with_known_keys(config))
+            return own_encoding(_with_known_keys(config), layout_of(folder.model))
         except (AttributeError, RuntimeError) as error:  # settings that differ from layer to layer
             raise ConfigError(
                 f"{folder.path}: the layers of a {config.model_type} have settings that lengthwise does not know ({error})"

@@ -19,6 +19,7 @@ from lengthwise.huggingface.feature_cache import feature_layer
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
+from lengthwise.models.conversion.weights import Layout
 
 CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
 
@@ -129,7 +130,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         raise ConfigError(
             f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
         )
-    choice = own_encoding(config) if encoding is None else _choice(encoding)
+    choice = own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding)
     choice.require_layers(len(layers))
     context = {
         "num_heads": int(config.num_attention_heads),
@@ -214,8 +215,33 @@ def encoding_of(model: Any) -> Choice | None:
     return None if replaced is None else replaced.choice
 
 
-def own_encoding(config: Any) -> Choice:
-    """Return the encoding that the configuration of a model of transformers describes. Raises `ConfigError` if there is none."""
+def layout_of(model: Any) -> Layout:
+    """Return which dimensions a model of transformers rotates together, from its class's own `rotate_half`.
+
+    Raises `ConfigError` for another rotation, such as NanoChat's, which turns in the other direction.
+    """
+    config = model.config.get_text_config()
+    if getattr(config, "rope_interleave", False) or config.model_type in ("deepseek_v2", "llama4_text"):
+        return "interleaved"
+    for module in model.modules():
+        rotate = getattr(sys.modules.get(type(module).__module__), "rotate_half", None)
+        if type(module).__name__.endswith("Attention") and rotate is not None:
+            rotated = rotate(torch.arange(1.0, 5.0)).tolist()
+            if rotated == [-3.0, -4.0, 1.0, 2.0]:
+                return "half"
+            if rotated == [-2.0, 1.0, -4.0, 3.0]:
+                return "interleaved"
+            raise ConfigError(
+                f"{type(module).__name__} rotates in a way that lengthwise does not have, so it cannot compute this encoding"
+            )
+    return "half"
+
+
+def own_encoding(config: Any, layout: Layout = "half") -> Choice:
+    """Return the encoding that the configuration of a model of transformers describes. Raises `ConfigError` if there is none.
+
+    `layout`: which dimensions the model rotates together (see `layout_of`).
+    """
     if (alibi := alibi_of(config)) is not None:
         return alibi
     parameters = getattr(config, "rope_parameters", None)
@@ -226,7 +252,10 @@ def own_encoding(config: Any) -> Choice:
 
     def converted(found: Mapping[str, Any] | None) -> Choice:
         return encoding_from_rope_parameters(
-            found, head_dim=head_dim_of(config), max_position_embeddings=int(config.max_position_embeddings)
+            found,
+            head_dim=head_dim_of(config),
+            max_position_embeddings=int(config.max_position_embeddings),
+            layout=layout,
         )
 
     layers = range(int(config.num_hidden_layers))
