@@ -214,6 +214,7 @@ BAD = {
     "too many layers": (changed(LLAMA_3_1, num_hidden_layers=2000), "num_hidden_layers must be a whole number from 1"),
     "sizes for no memory": (changed(LLAMA_3_1, hidden_size=2**40), "no model has that many"),
     "layers without an entry": (changed(SOUND["SmolLM3"], no_rope_layers=[1, 0]), "one entry for each of the 4 layers, got 2"),
+    "other files": (changed(LLAMA_3_1, configuration_files=["config.5.0.0.json"]), "names other files with settings"),
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
     "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "does not know the position encoding of a falcon"),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """What each layer of a model does with positions: its encoding, window, temperature and intended length."""
 
 import copy
+import inspect
 import math
 import re
 from collections.abc import Mapping
@@ -65,11 +66,13 @@ def encoding_of(folder: ModelFolder) -> Choice:
     """Return the encoding of a model, as lengthwise computes it, with the settings that transformers reads."""
     config = folder.config
     rotary = [m for m in folder.model.modules() if "RotaryEmbedding" in type(m).__name__]
-    if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(config))) is not None:
+    if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
         return alibi
     if rotary and getattr(config, "alibi", False) is not True:
         try:
             return own_encoding(_with_known_keys(config), layout_of(folder.model))
+        except ConfigError as error:
+            raise ConfigError(f"{folder.path / 'config.json'}: {error}") from error
         except (AttributeError, RuntimeError) as error:  # settings that differ from layer to layer
             raise ConfigError(
                 f"{folder.path}: the layers of a {config.model_type} have settings that lengthwise does not know ({error})"
@@ -86,10 +89,18 @@ def encoding_of(folder: ModelFolder) -> Choice:
     )
 
 
-def _with_used_slopes(config: Any) -> Any:
-    """Return a copy of the configuration with the `alibi_bias_max` that MPT's class in transformers computes with."""
-    result = copy.deepcopy(config)
-    if config.model_type == "mpt":
+def ignores_bias_max(folder: ModelFolder) -> bool:
+    """Return whether the model is an MPT whose class computes the slopes of 8, whatever `alibi_bias_max` says."""
+    if folder.config.model_type != "mpt":
+        return False
+    forward = inspect.unwrap(type(folder.model.get_decoder()).forward)
+    return "alibi_bias_max" not in forward.__code__.co_names
+
+
+def _with_used_slopes(folder: ModelFolder) -> Any:
+    """Return a copy of the configuration with the `alibi_bias_max` that transformers computes with."""
+    result = copy.deepcopy(folder.config)
+    if ignores_bias_max(folder):
         result.attn_config.alibi_bias_max = 8
     return result
 

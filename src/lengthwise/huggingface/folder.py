@@ -17,6 +17,7 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained.loading import (
+    DTYPES,
     causal_architecture,
     import_transformers,
     json_object,
@@ -106,6 +107,11 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
                 "give --trust-remote-code if you trust it"
             )
         causal_architecture(path, whole, transformers)
+    if whole.get("configuration_files"):
+        raise ConfigError(
+            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
+            "rename that one to config.json"
+        )
     require_numbers_stored(path / "config.json", whole, {})
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     _require_heads(path, whole)
@@ -118,7 +124,7 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
     _require_heads(path, settings)
     _require_rope(path, settings)
     _require_layers(path, config)
-    dtype = config.dtype if isinstance(config.dtype, torch.dtype) and config.dtype.is_floating_point else torch.float32
+    dtype = config.dtype if config.dtype in DTYPES.values() else torch.float32
     with transformers_call(path, "build the model of its config.json"), torch.device("meta"):
         built = copy.deepcopy(top)
         for name in ("quantization_config", "compression_config", "fusion_config"):  # the weights are not read

@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
-from lengthwise.huggingface.description import LayerGroup, usual_scale
+from lengthwise.huggingface.description import LayerGroup, ignores_bias_max, usual_scale
 from lengthwise.huggingface.folder import Data, ModelFolder
 from lengthwise.models.conversion import known_keys
 from lengthwise.values import near_miss
 
 DEFAULT_THETA = 10_000.0
 SCALED = ("yarn", "longrope", "llama3")  # rope types that need the length before scaling
-LONG = 8192  # tokens; models for longer sequences have never been trained with a theta of 10,000
+LONG = 8192  # tokens; few models for longer sequences have a theta of 10,000, and those write it
 RAMP_KEYS = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
 MOVABLE = ("attention_factor", *RAMP_KEYS, "short_factor", "long_factor", "mscale", "mscale_all_dim")
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "max_position_embeddings",
+    "dtype",
+)
 SYNONYMS = {"su": "longrope", "mrope": "default"}  # names of rope types in older files
 THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
 
@@ -118,7 +126,7 @@ def contradicting_keys(case: Case) -> Texts:
                     f"{_used(case, key)}; remove the wrong one"
                 )
     aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
-    for alias, name in aliases.items():
+    for alias, name in ((alias, name) for alias, name in aliases.items() if name in SIZES or alias in SIZES):
         one, other = settings.get(alias), settings.get(name)
         if one is not None and other is not None and one != other and alias != name:
             yield f"{alias} = {one} contradicts {name} = {other}, which is the same setting; remove the wrong one"
@@ -278,7 +286,7 @@ def scaling_with_cache(case: Case) -> Texts:
 def ignored_slopes(case: Case) -> Texts:
     """MPT's class in transformers takes 8 for `alibi_bias_max`, whatever the settings say (`MptModel.forward` does not pass it)."""
     attention = case.folder.settings.get("attn_config")
-    if case.folder.config.model_type != "mpt" or not isinstance(attention, Mapping) or not attention.get("alibi", True):
+    if not isinstance(attention, Mapping) or not attention.get("alibi", True) or not ignores_bias_max(case.folder):
         return
     if (largest := attention.get("alibi_bias_max", 8)) != 8:
         yield f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
