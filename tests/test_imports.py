@@ -14,8 +14,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # classes and questions. The other modules of a probe's folder are parts of their own: `probes.answer`, `probes.summary` and
 # `probes.section` by name, and all others are `probes.measure`.
 ORDER = [
-    {"values", "cache_folder", "child_processes", "regular_file", "new_folder"},
-    {"source_statements", "metrics"},
+    {"values", "cache_folder", "child_processes", "regular_file"},
+    {"source_statements", "metrics", "new_folder"},
     {"code_hash"},
     {"class_versions"},
     {"config"},
