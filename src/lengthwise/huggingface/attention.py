@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from lengthwise.attention import Mask, Plan, plan, with_content
+from lengthwise.attention import EncodingCache, Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.contract import modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
@@ -54,13 +53,17 @@ class Tokens:
         causal: bool,
         position_ids: Tensor | None,
         device: torch.device,
+        forms: EncodingCache,
     ) -> tuple[AttentionModifiers, Span, Mask, Plan | None]:
-        """Return what all layers with the same encoding and window share. The plan is None until `keep` stores it."""
+        """Return what all layers with the same encoding and window share. The plan is None until `keep` stores it.
+
+        `forms`: stores forms of encodings from one decoding step to the next.
+        """
         key = encoding, window, causal
         if key not in self._shared:
             span, documents = self.span(encoding.depends_on_length(), position_ids, device)
             mask = Mask(self.queries, self.keys, causal, documents, window)
-            self._shared[key] = modifiers_of(encoding, span), span, mask, None
+            self._shared[key] = forms.modifiers(encoding, span), span, mask, None
         return self._shared[key]
 
     def keep(self, encoding: PositionEncoding, window: int | None, causal: bool, prepared: Plan) -> None:
@@ -188,7 +191,8 @@ def attention(
     if layer._lengthwise.is_recomputed():
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
         tokens = replace(tokens, _shared={})
-    modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, further.get("position_ids"), query.device)
+    places = further.get("position_ids"), query.device
+    modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, *places, layer._lengthwise.forms)
     if encoding.reads_content():
         features = layer._lengthwise.features(tokens)
         modifiers, prepared = with_content(modifiers, encoding, features, span, mask), None

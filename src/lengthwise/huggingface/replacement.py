@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from lengthwise.attention import EncodingCache
 from lengthwise.config import Choice, ConfigError, alternate
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
@@ -16,6 +17,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded, features_of
 from lengthwise.huggingface.attention import NAME, Tokens, register
 from lengthwise.huggingface.feature_cache import feature_layer
+from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
@@ -26,18 +28,6 @@ CACHES = ("past_key_values", "layer_past")  # names of the argument with the cac
 
 ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
 """Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
-
-
-class NoRotation(nn.Module):
-    """Takes the place of a model's rotary embedding. Its cos and sin rotate by an angle of 0, which changes no bit."""
-
-    def __init__(self, original: nn.Module):
-        super().__init__()
-        self.original = original
-
-    def forward(self, x: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
-        cos, sin = self.original(x, *arguments, **options)
-        return torch.ones_like(cos), torch.zeros_like(sin)
 
 
 class NoPositions(nn.Module):
@@ -53,14 +43,13 @@ class NoPositions(nn.Module):
 
 def current_module(module: nn.Module) -> PositionEncoding:
     """Return an encoding, or the trained copy of it that peft keeps for an adapter (`modules_to_save`)."""
-    copies = getattr(module, "modules_to_save", None)
-    if not isinstance(copies, nn.ModuleDict):
-        return cast(PositionEncoding, module)
+    if isinstance(module, PositionEncoding):
+        return module
     wrapper = cast(Any, module)
     if wrapper.disable_adapters or not wrapper.active_adapters:
         return cast(PositionEncoding, wrapper.original_module)
     (name,) = wrapper.active_adapters
-    return cast(PositionEncoding, copies[name])
+    return cast(PositionEncoding, wrapper.modules_to_save[name])
 
 
 @dataclass
@@ -73,6 +62,7 @@ class LayerState:
 
     modules: nn.ModuleList
     number: int
+    forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
     x: Tensor | None = None  # the layer's input, for encodings that read content
     past: Any = None  # the layer of the cache that keeps what they compute from it
@@ -147,9 +137,10 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         replaced.modules.append((parent, name, original))
         setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
     decoder.position_encodings = nn.ModuleList(modules).to(like.device)
+    forms = EncodingCache()
     for layer, number in zip(layers, number_of_layer, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
-        state = LayerState(decoder.position_encodings, number, block)
+        state = LayerState(decoder.position_encodings, number, forms, block)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
