@@ -96,6 +96,11 @@ class Tokens:
         if position_ids is None:
             return by_index
         if self.queries == self.keys and not self.first_key:
+            if not self.packed and self.visible is None and bool((position_ids.diff(dim=1) < 1).any()):
+                # transformers would let the documents see each other.
+                raise ConfigError(
+                    "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask"
+                )
             return position_ids
         candidates = [by_index]
         if self.visible is not None:
