@@ -177,6 +177,16 @@ def error_in_user_file(error: BaseException) -> str | None:
     return None
 
 
+def is_own_error(error: BaseException) -> bool:
+    """Return whether lengthwise raised the error on purpose, with a message that says what to do."""
+    return isinstance(error, ValueError) and type(error).__module__.startswith("lengthwise.")
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
+    return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, with its type unless it is an error of lengthwise."""
     try:

@@ -120,7 +120,7 @@ def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
         visible = f" ({scheme[0].partition('+')[0].rstrip(':')}://...)" if scheme else ""
         raise ConfigError(
             f"{name} must be a folder on this machine, or a file in one, got an address{visible}; only --store takes "
-            "the address of a database"
+            "the address of a database, and only --results one of files, such as s3://bucket/folder"
         )
 
 

@@ -344,12 +344,24 @@ def test_lasting_errors_are_explained(
     [
         ("s4://bucket/x", "unknown protocol, s4://"),
         ("flaky:///nowhere/x", "is in no bucket or folder that exists"),
-        ("memory://", "has no bucket or folder"),
+        ("memory://", "memory:// cannot be a results folder .it has no bucket or folder"),
+        ("file:///", "file:// cannot be a results folder .it has no bucket or folder"),
+        ("file://relative/x", "file://relative/x cannot be a results folder .* must begin with a slash"),
+        ("file://~/x", "must begin with a slash"),
+        ("memory://bucket/x", "each process has its own memory"),
+        ("reference://x", "reference://x cannot be a results folder .*missing 1 required"),
+        ("file:///proc/version", "file:///proc/version cannot have the files of runs .*Not a directory"),
+        ("file:///proc/version/x", r"Not a directory.*; correct the address"),
     ],
 )
-def test_addresses_that_cannot_be_used(address: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=message):
+def test_addresses_that_cannot_be_used(
+    address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=message) as caught:
         open_results(address, store=f"sqlite:///{tmp_path}/x.db")
+    assert not isinstance(caught.value, StoreUnreachable), "a worker would wait for an hour"
+    assert {path.name for path in tmp_path.iterdir()} <= {"x.db"}
 
 
 @pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("gcs", "gcs")])

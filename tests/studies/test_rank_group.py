@@ -41,6 +41,8 @@ class Own(PositionEncoding):
                 raise KeyError("lost")
             if os.environ["TEST_ACTION"] == "large":
                 raise ValueError("lost " + "x" * 5_000_000)
+            if os.environ["TEST_ACTION"] == "interrupt":
+                raise KeyboardInterrupt("lost")
             os.unlink(file)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().modifiers(span)
@@ -143,10 +145,16 @@ def test_a_killed_process_of_a_run(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "action"),
-    [(0, "raise"), (1, "raise"), (1, "large")],  # "large": more than the pipe to rank 0 holds
+    # "large": more than the pipe to rank 0 holds; "interrupt": a KeyboardInterrupt that is not Ctrl-C
+    [(0, "raise"), (1, "raise"), (1, "large"), (0, "interrupt"), (1, "interrupt")],
 )
-def test_an_error_of_any_process_fails_the_run_with_its_text(
-    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, action: str
+def test_an_error_of_any_process_fails_the_run_with_its_text_and_line(
+    study_file: StudyFile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    rank: int,
+    action: str,
 ) -> None:
     study = load(study_file(encodings='[Own, "nope"]', before=OWN))
     file = tmp_path / "raise"
@@ -157,9 +165,40 @@ def test_an_error_of_any_process_fails_the_run_with_its_text(
     outcome, events = run(study, tmp_path / "results")
     assert outcome.counts == DONE | {"failed": 1}, "the other run has new processes"
     (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert ("KeyError: 'lost'" if action == "raise" else "ValueError: lost xx") in failed.error
+    texts = {"raise": "KeyError: 'lost'", "large": "ValueError: lost xx", "interrupt": "KeyboardInterrupt: lost"}
+    lines = (tmp_path / "tiny.py").read_text().splitlines()
+    number = 1 + next(n for n, line in enumerate(lines) if f"raise {texts[action].partition(':')[0]}" in line)
+    assert f"{tmp_path}/tiny.py, line {number}: {texts[action]}" in failed.error
+    assert "Traceback" not in capfd.readouterr().err
     text = (tmp_path / "results" / "runs" / failed.key / "error.txt").read_text()
     assert "in modifiers" in text, "with the traceback of the process that failed"
+
+
+OWN_BIAS = """
+import torch
+from lengthwise.encodings import PositionEncoding
+from lengthwise.forms import AttentionModifiers, ToeplitzBias
+
+print("loaded")
+
+class OwnBias(PositionEncoding):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([0.3, -0.2]))
+
+    def modifiers(self, span):
+        return AttentionModifiers(terms=(ToeplitzBias(self.weight[:, None] * torch.arange(span.distance_bound).log1p()),))
+"""
+
+
+def test_own_code_prints_only_in_the_first_process(
+    study_file: StudyFile, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome, _ = run(load(study_file(encodings="[OwnBias]", before=OWN_BIAS)), tmp_path / "results")
+    assert outcome.counts == DONE
+    captured = capfd.readouterr()
+    assert captured.out == "loaded\n" * 2, "this process and the worker"
+    assert captured.err == "", "DDP has no warning of unused parameters"
 
 
 @pytest.mark.slow

@@ -93,11 +93,22 @@ class RemoteFolder(ResultsFolder):
             raise StoreError(f"{self.protocol}:// needs another package; {fix}") from error
         try:
             system, root = url_to_fs(self.address, use_listings_cache=False)
+        except (TypeError, ValueError) as error:  # the file system needs arguments
+            raise self._unsuitable(_first_line(error)) from error
         except Exception as error:
             raise self._explained(error) from error
-        if not root.strip("/"):
-            raise StoreError(f"{self} has no bucket or folder; write for example {self.protocol}://bucket/folder")
+        if self.address.endswith("://") or not root.strip("/"):
+            raise self._unsuitable("it has no bucket or folder")
+        if self.protocol == "memory":
+            raise self._unsuitable("each process has its own memory")
+        if _is_disk(system) and not self.address.startswith(f"{self.protocol}:///"):  # relative, or with ~
+            raise self._unsuitable("the path of a folder on a disk must begin with a slash")
         return system, root.rstrip("/")
+
+    def _unsuitable(self, why: str) -> StoreError:
+        return StoreError(
+            f"{self} cannot be a results folder ({why}); write for example s3://bucket/folder or file:///folder"
+        )
 
     def identifier(self, create: bool) -> str | None:
         system, root = self._system
@@ -116,7 +127,7 @@ class RemoteFolder(ResultsFolder):
     def _create(self, path: str) -> None:
         """Write a new identifier."""
         system, root = self._system
-        if getattr(system, "local_file", False):
+        if _is_disk(system):
             system.makedirs(root, exist_ok=True)
         try:
             system.pipe_file(path, secrets.token_hex(16).encode())
@@ -231,10 +242,7 @@ class RemoteFolder(ResultsFolder):
         """Return False if training has deleted the file in the meantime."""
         system, _ = self._system
         file, path = self.run_folder(key) / name, self._path(key, name)
-        is_disk = getattr(
-            system, "local_file", False
-        )  # which shows incomplete files, and where links could lead elsewhere
-        target = self._path(key, f".{name}.tmp") if is_disk else path
+        target = self._path(key, f".{name}.tmp") if _is_disk(system) else path
         try:
             with self._errors():
                 try:
@@ -245,7 +253,7 @@ class RemoteFolder(ResultsFolder):
                     self._require_identifier()
                     system.makedirs(self._path(key), exist_ok=True)
                     system.put_file(str(file), target)
-                if is_disk:
+                if target != path:
                     system.mv(target, path)
         except FileNotFoundError:
             if file.exists():
@@ -277,10 +285,18 @@ class RemoteFolder(ResultsFolder):
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> StoreError:
-        kind, lines = type(error).__name__, str(error).strip().splitlines()
-        text = without_secrets(lines[0] if lines else kind)[:200]
+        kind, text = type(error).__name__, _first_line(error)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             return StoreError(f"files of {self} cannot be copied ({text}); make space, or choose another place")
+        if isinstance(error, OSError) and error.errno in (
+            errno.ENOTDIR,
+            errno.EISDIR,
+            errno.EEXIST,
+            errno.ENAMETOOLONG,
+        ):
+            return StoreError(
+                f"{self} cannot have the files of runs ({text}); correct the address, or remove what is in the way"
+            )
         if isinstance(error, NotImplementedError):
             return StoreError(f"{self.protocol}:// cannot be written; give an address such as s3://bucket/folder")
         if isinstance(error, PermissionError) or "Credential" in kind or "Auth" in kind or "Refresh" in kind:
@@ -289,6 +305,16 @@ class RemoteFolder(ResultsFolder):
                 "for example with environment variables"
             )
         return StoreUnreachable(f"{self} cannot be reached ({text}); check the address and the network")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return without_secrets(lines[0] if lines else type(error).__name__)[:200]
+
+
+def _is_disk(system: Any) -> bool:
+    """Return whether a file system shows incomplete files, and has links that could lead elsewhere."""
+    return bool(getattr(system, "local_file", False))
 
 
 def _is_name(name: str) -> bool:

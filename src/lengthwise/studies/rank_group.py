@@ -9,6 +9,7 @@ import pickle
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 import traceback
@@ -28,7 +29,7 @@ import torch.distributed as dist
 from lengthwise.child_processes import end_with_parent, exit_reason, sigint_blocked
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Division, evaluate, shifted, together
-from lengthwise.plugins import load_plugins
+from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.loading import load_module
 from lengthwise.training import Stopped, train
@@ -46,6 +47,10 @@ COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 class RankDied(ValueError):
     """A process of a run ended. The message is one line."""
+
+
+class ErrorOfRank(Exception):
+    """An error that lengthwise did not raise on purpose, in the process of another rank. The message is the line of the report."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,7 @@ def main(pipe: Connection, setup: Setup, rank: int) -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     end_with_parent()
     warnings.simplefilter("ignore")  # rank 0 has the same ones, and passes them on
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # a user's code prints the same in rank 0
     try:
         _follow(pipe, setup, rank)
     except EOFError:  # rank 0 has ended
@@ -273,19 +279,14 @@ def _execute(command: Command, compute: Compute, ranks: Ranks) -> None:
 
 
 def _sendable(error: BaseException) -> Failure:
-    """Return the message with an error. If the error is large or cannot be pickled, the message contains its text.
+    """Return the message with an error. Errors of users' code become `ErrorOfRank`, because their classes can have any content.
 
     Rank 0 may be waiting in a collective and not read the pipe. A larger message would fill the pipe, and this process could not
     end.
     """
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)
-        if len(data) <= 3 * MAX_TEXT:
-            return Failure(error)
-    except Exception:  # it cannot be pickled
-        pass
-    text = RuntimeError(f"{type(error).__name__}: {str(error)[:MAX_TEXT]}")
+    if is_own_error(error) and len(pickle.dumps(error)) <= 3 * MAX_TEXT:
+        return Failure(error)
+    text = ErrorOfRank(error_line(error)[:MAX_TEXT])
     for note in getattr(error, "__notes__", ()):
         text.add_note(str(note)[-MAX_TEXT:])
     return Failure(text)

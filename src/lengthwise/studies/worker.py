@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Division, evaluate, shifted, together
-from lengthwise.plugins import error_in_user_file, first_line, load_plugins
+from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
     BadFolder,
@@ -149,7 +149,9 @@ class Worker:
                 with suppress(StoreError):
                     self.release(row, "the store failed")
                 raise
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                    raise  # otherwise it does not come from Ctrl-C, but from a user's code
                 self.store.require_file_unchanged()  # a missing store would be the cause of the error
                 self.fail(row, folder, error)
             else:
@@ -354,16 +356,6 @@ def require_same_keys(runs: dict[str, Run]) -> None:
         if run.key != key:
             names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.cls)}))
             raise ConfigError(f"the file of {names} changed while the study was running; run the same command again")
-
-
-def is_own_error(error: BaseException) -> bool:
-    """Return whether lengthwise raised the error on purpose, with a message that says what to do."""
-    return isinstance(error, ValueError) and type(error).__module__.startswith("lengthwise.")
-
-
-def error_line(error: BaseException) -> str:
-    """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
-    return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
 
 
 def debugging() -> bool:

@@ -40,6 +40,7 @@ class Passes:
 
     def __init__(self, model: Model, ranks: Ranks, optimizations: Optimizations):
         self.model, self.ranks = model, ranks
+        self.whole: list[nn.Parameter] = []  # those whose gradients this class averages, because PyTorch does not
         self.loss_factor = float(ranks.size)  # DDP and FSDP2 divide the sum of the gradients by the number of ranks
         model.recompute = optimizations.recompute
         self.forward = self.prepare(optimizations.compile)
@@ -54,20 +55,34 @@ class Passes:
 
     def clip(self, parameters: list[nn.Parameter], limit: float) -> Tensor:
         """Scale all gradients so that their norm is at most `limit`, and return the norm before. Collective."""
+        self.average_whole_gradients()
         return nn.utils.clip_grad_norm_(parameters, limit)
+
+    def average_whole_gradients(self) -> None:
+        """Average the gradients of `whole` over the ranks. A parameter without any gradient stays without."""
+        shared = [p for p in self.whole if p.requires_grad]
+        if not shared:
+            return
+        uses = torch.tensor([float(p.grad is not None) for p in shared], device=shared[0].device)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
+        flat = torch.cat([*(g.flatten() for g in gradients), uses.to(gradients[0].dtype)])
+        *means, uses = self.ranks.sum(flat).split([*(g.numel() for g in gradients), len(shared)])
+        for p, mean, used in zip(shared, means, uses.tolist(), strict=True):
+            if used:
+                p.grad = mean.view_as(p) / self.ranks.size
 
 
 class Replicated(Passes):
     """DDP: every rank has the whole model and the whole optimizer."""
 
     def prepare(self, compile_it: bool) -> Callable[..., Any]:
-        # An encoding from outside lengthwise need not use all of its parameters in every forward pass.
+        model, ddp = cast(nn.Module, super().prepare(compile_it)), nn.parallel.DistributedDataParallel
+        # An encoding from outside lengthwise need not use all of its parameters in every forward pass, and DDP would wait for them.
         encodings = getattr(self.model, "encodings", ())
-        self.ddp = nn.parallel.DistributedDataParallel(
-            cast(nn.Module, super().prepare(compile_it)),
-            find_unused_parameters=any(not is_builtin_class(type(encoding)) for encoding in encodings),
-            gradient_as_bucket_view=True,
-        )
+        self.whole = [p for e in encodings if not is_builtin_class(type(e)) for p in e.parameters()]
+        names = {id(p): name for name, p in model.named_parameters()}
+        ddp._set_params_and_buffers_to_ignore_for_model(model, [names[id(p)] for p in self.whole])
+        self.ddp = ddp(model, gradient_as_bucket_view=True)
         return self.ddp
 
     def part(self, is_last: bool) -> AbstractContextManager[Any]:
@@ -111,19 +126,6 @@ class Sharded(Passes):
         for group in groups:
             nn.utils.clip_grads_with_norm_(group, limit, norm)
         return norm
-
-    def average_whole_gradients(self) -> None:
-        """Average the gradients of the parameters that every rank has whole. A parameter without any gradient stays without."""
-        shared = [p for p in self.whole if p.requires_grad]
-        if not shared:
-            return
-        uses = torch.tensor([float(p.grad is not None) for p in shared], device=shared[0].device)
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
-        flat = torch.cat([*(g.flatten() for g in gradients), uses.to(gradients[0].dtype)])
-        *means, uses = self.ranks.sum(flat).split([*(g.numel() for g in gradients), len(shared)])
-        for p, mean, used in zip(shared, means, uses.tolist(), strict=True):
-            if used:
-                p.grad = mean.view_as(p) / self.ranks.size
 
 
 SHARDINGS: dict[str, type[Passes]] = {"ddp": Replicated, "fsdp": Sharded}

@@ -16,10 +16,11 @@ import torch
 
 from lengthwise.child_processes import exit_reason, sigint_blocked
 from lengthwise.config import Local
+from lengthwise.plugins import error_line
 from lengthwise.store import Store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor, WorkerError
-from lengthwise.studies.worker import STOP_SIGNALS, Flag, Spec, debugging, error_line, work
+from lengthwise.studies.worker import STOP_SIGNALS, Flag, Spec, debugging, work
 
 JOIN_SECONDS = 30.0  # for a process that has closed its pipe
 MAX_DEATHS = 2  # of the workers of one run, before the run fails

@@ -12,12 +12,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from lengthwise.config import ConfigError, ExecutorConfig, Ray
+from lengthwise.plugins import error_line
 from lengthwise.store import Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
-from lengthwise.studies.worker import Flag, Spec, Worker, error_line, worker_here
+from lengthwise.studies.worker import Flag, Spec, Worker, worker_here
 
 PAUSE_SECONDS = 5.0  # until a task is submitted again after one that found no run to claim
 
