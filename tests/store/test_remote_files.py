@@ -315,6 +315,10 @@ class NoCredentialsError(Exception):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
+        (
+            PermissionError(13, "Permission denied", "/folder/x"),
+            r"refuses access \(.*denied: .*\); change its permissions",
+        ),
         (PermissionError(13, "Forbidden"), r"refuses access \(.*Forbidden.*\); make credentials known"),
         (
             NoCredentialsError("Unable to locate credentials\nand more"),

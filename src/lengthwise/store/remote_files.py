@@ -300,10 +300,10 @@ class RemoteFolder(ResultsFolder):
         if isinstance(error, NotImplementedError):
             return StoreError(f"{self.protocol}:// cannot be written; give an address such as s3://bucket/folder")
         if isinstance(error, PermissionError) or "Credential" in kind or "Auth" in kind or "Refresh" in kind:
-            return StoreError(
-                f"{self} refuses access ({text}); make credentials known to this machine as the storage service describes, "
-                "for example with environment variables"
-            )
+            fix = "make credentials known to this machine as the storage service describes, for example with environment variables"
+            if getattr(error, "filename", None) is not None:  # of a folder on a disk
+                fix = "change its permissions, or choose another place"
+            return StoreError(f"{self} refuses access ({text}); {fix}")
         return StoreUnreachable(f"{self} cannot be reached ({text}); check the address and the network")
 
 
