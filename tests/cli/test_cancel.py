@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lengthwise.store import StoreError, open_store
 from tests.cli.conftest import TINY
 
@@ -21,6 +23,7 @@ def test_finished_runs_are_left_alone(here: Call, finished: Path) -> None:
     assert here("cancel", "--study", "tiny", "--results", finished).out == "unchanged: 2 of 2 runs\n"
 
 
+@pytest.mark.slow
 def test_a_running_run_is_stopped_and_continues_after_retry(here: Call, tmp_path: Path) -> None:
     file, results = tmp_path / "tiny.py", tmp_path / "results"
     file.write_text(TINY.replace("steps=10", "steps=100_000").replace('"nope", "fire-s"', '"nope"'))

@@ -113,6 +113,7 @@ def test_folders_without_a_model(here, tmp_path):
     assert "is not valid JSON" in here("model", tmp_path).err
 
 
+@pytest.mark.slow
 def test_code_in_the_folder_runs_only_if_it_is_trusted(apart, tmp_path):
     folder, mark = written(tmp_path / "m", {**changed(LLAMA_3_1, rope_scaling=None), **OWN}), tmp_path / "ran"
     (folder / "configuration_own.py").write_text(CONFIGURATION)

@@ -81,6 +81,7 @@ def test_gradients_of_a_loaded_model(tmp_path: Path) -> None:
         assert torch.equal(parameter.grad, expected[name]), name
 
 
+@pytest.mark.slow
 def test_transformers_alone_refuses_the_folder(tmp_path: Path) -> None:
     """It would otherwise load the weights into a Llama with RoPE."""
     use(model_of("llama"), "fire").save_pretrained(tmp_path)

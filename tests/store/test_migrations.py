@@ -224,6 +224,7 @@ def test_a_kill_changes_nothing(results: str, engine: Engine, start: Callable[..
     assert upgrade_results("r", store=results, timeout=30).before == 1
 
 
+@pytest.mark.slow
 def test_two_upgrades_at_once(results: str, start: Callable[..., Any]) -> None:
     both = [start("time.sleep(1)") for _ in range(2)]
     assert sorted(process.communicate(timeout=120)[0] for process in both) == ["1 2\n", "2 2\n"]
@@ -240,6 +241,7 @@ def test_an_upgrade_waits_for_the_lock_of_creation(results: str, engine: Engine,
     assert upgrade_results("r", store=results).before == 1
 
 
+@pytest.mark.slow
 def test_a_worker_of_the_older_version_gets_no_run_during_an_upgrade(results: str, start: Callable[..., Any]) -> None:
     with open_store(results) as store:
         upgrading = start("print('changed', flush=True); time.sleep(1.5)")

@@ -141,6 +141,7 @@ class Deadly(NoPE):
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_worker_is_given_up(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings='[Deadly, "rope"]', before=DEADLY))
     outcome, heard = run(study, results, Local(workers=1))

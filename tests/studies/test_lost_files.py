@@ -92,6 +92,7 @@ def test_a_link_in_the_place_of_a_run_s_folder_is_not_followed(place: Path, tmp_
     assert list((tmp_path / "victim").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
 def test_results_that_go_away_end_the_study_at_once(study_file: Callable[..., Path], tmp_path: Path, how: str) -> None:
     study = load(study_file(encodings='["nope"]', steps=200_000))

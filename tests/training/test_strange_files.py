@@ -237,6 +237,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_nothing_that_stays(tmp_path: Path) -> None:
     """64 MB at a time, so that most of the time goes into writing; killed as soon as a temporary file is there."""
     for _ in range(3):
