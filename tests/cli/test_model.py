@@ -5,8 +5,11 @@ import os
 
 import pytest
 
-from lengthwise.huggingface import angles
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+
+from lengthwise.huggingface import angles, use
 from tests.huggingface.configurations import DYNAMIC, GEMMA_3, LLAMA_3_1, MPT, changed, written
+from tests.huggingface.models import model_of
 
 CONFIGURATION = """
 import os
@@ -163,3 +166,10 @@ def test_tested_versions_are_those_of_the_packages():
     first, last = (".".join(map(str, version)) for version in TESTED_VERSIONS)
     assert f'"transformers>={first}"' in (root / "pyproject.toml").read_text()
     assert f"transformers=={last}." in (root / "constraints.txt").read_text()
+
+
+def test_an_encoding_of_ours_is_not_checked(here, tmp_path):
+    use(model_of("llama"), "fire*2+nope").save_pretrained(tmp_path)
+    assert (
+        "has the encoding FIRE*2+NoPE of lengthwise, which transformers does not compute" in here("model", tmp_path).err
+    )

@@ -4,6 +4,8 @@ import json
 import math
 
 import pytest
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
 import torch
 
 from lengthwise.config import ConfigError

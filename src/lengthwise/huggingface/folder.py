@@ -26,6 +26,8 @@ from lengthwise.evaluation.pretrained.loading import (
 )
 from lengthwise.evaluation.pretrained.stored_weights import require_numbers_stored
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.huggingface.exported_model import LengthwiseConfig
+from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
 TESTED_VERSIONS = ((5, 14), (5, 23))
 """The first and the last version of transformers that this was tested with."""
@@ -99,6 +101,12 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
     path = Path(folder)
     whole = read_settings(path)
     transformers = import_transformers()
+    if whole.get("model_type") in (ReplacedConfig.model_type, LengthwiseConfig.model_type):
+        label = saved_choice(whole.get("encoding")).label
+        raise ConfigError(
+            f"{path} has the encoding {label} of lengthwise, which transformers does not compute; "
+            "only its own encodings are checked"
+        )
     own_code = bool(whole.get("auto_map"))
     if not (own_code and trust_remote_code):
         if own_code and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
