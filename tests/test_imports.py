@@ -37,6 +37,7 @@ ORDER = [
     {"probes.section"},
     {"studies"},
     {"speed", "huggingface"},
+    {"reach"},
     {"cli"},
     {"__main__"},
 ]

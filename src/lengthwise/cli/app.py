@@ -40,6 +40,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "export",
     "harness",
     "model",
+    "reach",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

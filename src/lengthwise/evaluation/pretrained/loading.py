@@ -9,7 +9,7 @@ import copy
 import hashlib
 import json
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,12 @@ class Pretrained:
         }
 
 
-def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> Pretrained:
+def load(
+    folder: str | Path, *, device: str = "cpu", dtype: str = "float32", further: Mapping[str, type] | None = None
+) -> Pretrained:
     """Return the causal model in a folder, in evaluation mode.
+
+    `further`: classes of models by their type in config.json, which are registered with transformers in addition to its own.
 
     Raises `ConfigError`, in one line, for a folder without a tokenizer, safetensors or a causal model, and for weights that are
     missing, unused by the model, or too large for the memory.
@@ -84,7 +88,10 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     _require_files(path)
     _require_plain_model(path, settings)
     transformers = import_transformers()
-    architecture = causal_architecture(path, settings, transformers)
+    cls: Any = (further or {}).get(str(settings.get("model_type"))) or getattr(
+        transformers, causal_architecture(path, settings, transformers)
+    )
+    architecture = cls.__name__
     stored = tensors(path)
     require_layers_stored(path, settings, stored)
     require_numbers_stored(path / "config.json", settings, stored)
@@ -95,7 +102,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
-        attention = "sdpa" if getattr(getattr(transformers, architecture), "_supports_sdpa", False) else "eager"
+        attention = "sdpa" if getattr(cls, "_supports_sdpa", False) else "eager"
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
     require_a_layer(path, config)
     max_positions = max_positions_of(path, config)

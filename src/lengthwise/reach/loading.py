@@ -1,0 +1,88 @@
+"""Load the model that `lengthwise reach` measures: a folder of transformers, or a trained run."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lengthwise.config import ConfigError
+from lengthwise.evaluation.pretrained import Pretrained, load
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.huggingface import LengthwiseForCausalLM
+from lengthwise.huggingface.export import export, hide_progress_bars
+from lengthwise.models.conversion import trained_length
+from lengthwise.reach.methods import own_choice
+from lengthwise.reach.results import ModelRecord
+from lengthwise.reach.tasks.base import Encode
+from lengthwise.store import Store, open_folder
+from lengthwise.studies.trained_models import load_model
+
+KEY = re.compile(r"[0-9a-f]{4,16}")
+OWN_TYPES = {"lengthwise": LengthwiseForCausalLM}
+
+
+def is_run(path: str) -> bool:
+    """Return whether the argument is a run's key and not an existing folder."""
+    return KEY.fullmatch(path) is not None and not Path(path).exists()
+
+
+def load_folder(path: str, device: str, dtype: str) -> Pretrained:
+    hide_progress_bars()
+    return load(path, device=device, dtype=dtype, further=OWN_TYPES)
+
+
+@contextmanager
+def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) -> Iterator[tuple[str, Pretrained]]:
+    """Yield the name and the model of a trained run, which is exported into a temporary folder."""
+    row = store.run(key)
+    trained = load_model(open_folder(results), row)
+    with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
+        path = Path(folder) / row.key
+        if not export(trained.run, trained.model, path):
+            raise ConfigError(
+                f"the tokens of {row.task} stand for no text, so the run cannot read one; name a run of a task with a "
+                "tokenizer, such as Text"
+            )
+        yield f"{row.label} {row.key[:8]}", load_folder(str(path), device, dtype)
+
+
+def record(name: str, pretrained: Pretrained) -> ModelRecord:
+    """Return what identifies the model in a results file."""
+    facts, model = pretrained.description(), pretrained.model
+    own, claimed = own_choice(model), pretrained.max_positions
+    parameters = getattr(model.config, "rope_parameters", None)
+    return ModelRecord(
+        name=name,
+        architecture=facts["architecture"],
+        parameters=facts["parameters"],
+        encoding="unknown" if own is None else own.label,
+        claimed=claimed,
+        original=claimed if claimed is None or not _flat(parameters) else trained_length(parameters, claimed),
+        sha256=facts["sha256"],
+    )
+
+
+def _flat(parameters: Any) -> bool:
+    return isinstance(parameters, dict) and "rope_type" in parameters
+
+
+def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
+    """Return a function that tokenizes a text, and the tokens that the tokenizer puts before every text."""
+    tokenizer = pretrained.tokenizer
+    vocab = pretrained.model.get_input_embeddings().weight.shape[0]
+
+    def encode(text: str, special: bool = False) -> list[int]:
+        with transformers_call(pretrained.folder, "use its tokenizer"):
+            tokens = list(tokenizer(text, add_special_tokens=special)["input_ids"])
+        if tokens and max(tokens) >= vocab:
+            raise ConfigError(
+                f"{pretrained.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
+                "tokenizer that the model was trained with into the folder"
+            )
+        return tokens
+
+    plain, whole = encode("a"), encode("a", True)
+    starts = [n for n in range(len(whole) - len(plain) + 1) if plain and whole[n : n + len(plain)] == plain]
+    return encode, whole[: starts[0]] if starts else []

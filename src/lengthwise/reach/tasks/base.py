@@ -1,0 +1,85 @@
+"""What retrieval tasks have in common: sentences inside a long text, a question at its end, and one correct answer.
+
+A task is a pure function of a generator of random numbers and a depth. Names and numbers come from the generator, and everything
+else of a prompt is the given text. A question repeats the beginning of the sentence that answers it, so a model without training in
+answering questions can continue it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from lengthwise.config import ConfigError
+
+CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
+Encode = Callable[[str], list[int]]  # of the model's tokenizer, without tokens that it adds to every text
+
+
+@dataclass(frozen=True)
+class Needles:
+    """Sentences with their places in the text, as shares of it, and a question with its answer."""
+
+    sentences: Sequence[tuple[float, str]]
+    question: str
+    answer: str
+
+
+class RetrievalTask(Protocol):
+    """A retrieval task. `has_depth`: its examples are measured at several depths of the sentence that is asked for."""
+
+    name: str
+    about: str
+    has_depth: bool
+
+    def needles(self, random: Random, depth: float) -> Needles:
+        """Return an example. `depth`: the place of the sentence that is asked for; tasks without a depth ignore it."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """An example in tokens. The last `answer` tokens are the answer, and each of them has to be predicted."""
+
+    tokens: list[int]
+    answer: int
+
+
+def name(random: Random) -> str:
+    """Return a name that no text contains: four syllables."""
+    return "".join(random.choice(CONSONANTS) + random.choice(VOWELS) for _ in range(4))
+
+
+def names(random: Random, count: int) -> list[str]:
+    """Return different names."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[name(random)] = None
+    return list(found)
+
+
+def number(random: Random) -> str:
+    """Return a number of five digits."""
+    return f"{random.randrange(10_000, 100_000)}"
+
+
+def assemble(needles: Needles, text: Sequence[int], encode: Encode, length: int, prefix: Sequence[int] = ()) -> Prompt:
+    """Return the example with exactly `length` tokens, filled up with the beginning of `text`.
+
+    `prefix`: tokens before every text, such as BOS. Raises `ConfigError` if the example itself is longer than three quarters
+    of `length`, because then there would be little to search.
+    """
+    question = encode(f"\n{needles.question}")
+    whole = encode(f"\n{needles.question} {needles.answer}")
+    shared = next((n for n, (a, b) in enumerate(zip(question, whole, strict=False)) if a != b), len(question))
+    sentences = [(place, encode(f"\n{sentence}\n")) for place, sentence in needles.sentences]
+    used = len(prefix) + len(whole) + sum(len(tokens) for _, tokens in sentences)
+    if 4 * used > 3 * length:
+        raise ConfigError(f"an example needs {used} tokens, which must be at most three quarters of {length}")
+    filler = length - used
+    tokens, start = list(prefix), 0
+    for place, sentence in sorted(sentences, key=lambda item: item[0]):
+        end = round(place * filler)
+        tokens += [*text[start:end], *sentence]
+        start = end
+    tokens += [*text[start:filler], *whole]
+    return Prompt(tokens, len(whole) - min(shared, len(whole) - 1))

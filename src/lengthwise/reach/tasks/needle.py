@@ -1,0 +1,18 @@
+"""One sentence with a number, somewhere in the text."""
+
+from random import Random
+
+from lengthwise.reach.tasks.base import Needles, name, number
+
+
+class Needle:
+    """The text contains "The number of NAME is N." once, and the question is the number of that name."""
+
+    name = "needle"
+    about = "one needle"
+    has_depth = True
+
+    def needles(self, random: Random, depth: float) -> Needles:
+        asked, value = name(random), number(random)
+        sentence = f"The number of {asked} is {value}."
+        return Needles([(depth, sentence)], f"The number of {asked} is", value)

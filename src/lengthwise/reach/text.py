@@ -1,0 +1,66 @@
+"""The given text in tokens, and the windows of it that the examples read. Imports no torch."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lengthwise import regular_file
+from lengthwise.config import ConfigError
+from lengthwise.reach.tasks.base import Encode
+
+MAX_BYTES = 1 << 30
+CHARACTERS = 8  # per token, for the first attempt to tokenize no more of the text than is needed
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text file. `sha256`: the hash of its bytes."""
+
+    path: Path
+    content: str
+    sha256: str
+
+
+def read_text(path: Path) -> Text:
+    """Return the text of a UTF-8 file. Raises `ConfigError` for anything else."""
+    try:
+        data = regular_file.read(path, MAX_BYTES)
+        return Text(path, data.decode(), hashlib.sha256(data).hexdigest())
+    except OSError as error:
+        raise ConfigError(
+            f"--text {path} cannot be read ({error.strerror or error}); name a text file of at most 1 GiB"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--text {path} is not UTF-8 (byte {error.start:,}); convert it, or name another text file"
+        ) from None
+
+
+def tokenize(text: Text, encode: Encode, count: int) -> list[int]:
+    """Return the first `count` tokens of the text, or all if it has fewer."""
+    characters = CHARACTERS * count
+    while True:
+        tokens = encode(text.content[:characters])
+        if characters >= len(text.content):
+            return tokens[:count]
+        if len(tokens) > count:  # the last token may be cut off
+            return tokens[:count]
+        characters *= 2
+
+
+def windows(text: Text, tokens: Sequence[int], longest: int, targets: int, examples: int) -> list[Sequence[int]]:
+    """Return windows of `longest` tokens, evenly spaced over the tokens; at most `examples`.
+
+    The last `targets` tokens of two windows never overlap, so a short text has fewer windows. Raises `ConfigError` if the text is
+    shorter than a window.
+    """
+    free = len(tokens) - longest
+    if free < 0:
+        raise ConfigError(
+            f"--text {text.path} has {len(tokens):,} tokens, fewer than the longest length of {longest:,}; name a longer text, or "
+            "shorter --lengths"
+        )
+    count = min(examples, 1 + free // targets)
+    starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]
+    return [tokens[start : start + longest] for start in starts]
