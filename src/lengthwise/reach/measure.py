@@ -56,7 +56,7 @@ class Measurement:
             if task != TEXT:
                 self._require_room(task)
         for method in self.plan.methods:
-            with applied(self.pretrained.model, method):
+            with applied(self.pretrained.model, method, self.plan.seed):
                 pass  # raises for an encoding that the model cannot have
 
     def _require_room(self, task: str) -> None:
@@ -137,7 +137,7 @@ class Measurement:
         reason = None
         with ExitStack() as stack:
             try:
-                model = stack.enter_context(applied(self.pretrained.model, method))
+                model = stack.enter_context(applied(self.pretrained.model, method, self.plan.seed))
                 limit = position_limit(model, self.pretrained.max_positions)
                 if limit is not None and length > limit:
                     raise ConfigError(f"the model has {limit:,} positions")

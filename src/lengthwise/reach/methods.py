@@ -38,7 +38,7 @@ def choice_of(method: str, own: Choice | None) -> Choice:
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import RoPE
     >>> choice_of("pi:factor=4", choose(RoPE, base=500000.0, layout="half")).label
-    'PI(factor=4.0, base=500000.0, layout=half)'
+    'PI(base=500000.0, layout=half, factor=4.0)'
     """
     choice = ENCODINGS.parse(method)
     if own is None or choice.remaining_layers:
@@ -57,8 +57,12 @@ def _inherit(choice: Choice, own: Choice, method: str) -> Choice:
 
 
 @contextmanager
-def applied(model: Any, method: str) -> Iterator[Any]:
-    """Yield the model with the encoding of a method. Raises `ConfigError` if it cannot have it."""
+def applied(model: Any, method: str, seed: int = 0) -> Iterator[Any]:
+    """Yield the model with the encoding of a method. Raises `ConfigError` if it cannot have it.
+
+    `seed`: of the parameters of an encoding that has some; they are random, because nothing is trained.
+    """
+    torch.manual_seed(seed)
     if method == OWN:
         yield model
     elif isinstance(model, LengthwiseForCausalLM):

@@ -63,7 +63,7 @@ class Reader:
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.model.forward).parameters
         self.omits_logits = "logits_to_keep" in parameters and not isinstance(self.model, LengthwiseForCausalLM)
-        self.in_chunks = "past_key_values" in parameters and not depends_on_length(self.model)
+        self.in_chunks = "past_key_values" in parameters and not needs_whole_text(self.model)
         vocab = self.model.get_output_embeddings().weight.shape[0]
         self.max_rows = max(SMALLEST_ROWS, LOGITS // vocab)
 
@@ -115,12 +115,11 @@ class Reader:
                 end = rows[last - 1] + 1
             wanted = torch.tensor(rows[first:last], dtype=torch.long, device=ids.device)
             logits = self._forward(ids[:, start:end], cache, wanted - start)
+            self.cache_bytes = 0 if cache is None else _size(cache)
             for begin in range(0, len(wanted), self.max_rows):
                 yield wanted[begin : begin + self.max_rows], logits[begin : begin + self.max_rows]
             del logits
             start, first = end, last
-        if cache is not None:
-            self.cache_bytes = _size(cache)
 
     def _forward(self, ids: Tensor, cache: Any, wanted: Tensor) -> Tensor:
         options: dict[str, Any] = {"use_cache": False}
@@ -143,13 +142,17 @@ def _size(cache: Any) -> int:
     return sum(layer.bytes for layer in cache.layers if isinstance(layer, PreallocatedLayer))
 
 
-def depends_on_length(model: Any) -> bool:
-    """Return whether the model rotates by angles that depend on the length of the text. Then chunks would give other logits."""
+def needs_whole_text(model: Any) -> bool:
+    """Return whether chunks of a text would give other logits than one forward pass, or none.
+
+    This is so if angles of rotations depend on the length of the text, or if an encoding in a model of transformers reads content.
+    """
     if isinstance(model, LengthwiseForCausalLM):
         modules = getattr(model.model, "encodings", ())
         return any(encoding.depends_on_length() for encoding in modules)
     if encoding_of(model) is not None:
-        return any(encoding.depends_on_length() for encoding in model.get_decoder().position_encodings)
+        encodings = model.get_decoder().position_encodings
+        return any(encoding.depends_on_length() or encoding.reads_content() for encoding in encodings)
     parameters = getattr(model.config, "rope_parameters", None) or {}
     entries = [parameters, *(entry for entry in parameters.values() if isinstance(entry, dict))]
     return any(entry.get("rope_type") in DEPENDS_ON_LENGTH for entry in entries)

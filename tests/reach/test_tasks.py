@@ -1,0 +1,169 @@
+"""Retrieval tasks: what their prompts contain, and that they are functions of their arguments alone."""
+
+from random import Random
+
+import pytest
+
+from lengthwise.config import ConfigError
+from lengthwise.reach.plan import Plan, parse_lengths
+from lengthwise.reach.tasks import TASKS, Needles, assemble
+from lengthwise.reach.text import Text, read_text, tokenize, windows
+
+FILLER = [ord("x")] * 5000
+
+
+def encode(text: str) -> list[int]:
+    return [ord(letter) for letter in text]
+
+
+def decode(tokens: list[int]) -> str:
+    return "".join(map(chr, tokens))
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0])
+def test_a_prompt_has_its_length_and_ends_with_the_answer(name: str, depth: float) -> None:
+    needles = TASKS[name].needles(Random(3), depth)
+    prompt = assemble(needles, FILLER, encode, 900, prefix=[1, 2])
+    assert len(prompt.tokens) == 900
+    assert prompt.tokens[:2] == [1, 2]
+    assert decode(prompt.tokens).endswith(f"\n{needles.question} {needles.answer}")
+    assert decode(prompt.tokens[-prompt.answer :]) == f" {needles.answer}"
+    for _, sentence in needles.sentences:
+        assert decode(prompt.tokens).count(f"\n{sentence}\n") == 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_prompts_depend_on_the_generator_alone(name: str) -> None:
+    first, again, other = (TASKS[name].needles(Random(seed), 0.5) for seed in (1, 1, 2))
+    assert first == again
+    assert first.answer != other.answer
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.has_depth])
+def test_a_depth_is_the_share_of_the_text_before_the_sentence(name: str) -> None:
+    found = []
+    for depth in (0.0, 0.25, 1.0):
+        needles = TASKS[name].needles(Random(0), depth)
+        text = decode(assemble(needles, FILLER, encode, 2000).tokens)
+        before = text.index(needles.sentences[0][1])
+        found.append(text[:before].count("x") / text.count("x"))
+    assert found == pytest.approx([0.0, 0.25, 1.0], abs=0.02)
+
+
+def test_what_the_answers_are() -> None:
+    keys = TASKS["keys"].needles(Random(0), 0.5)
+    assert keys.question.endswith(" is") and f"{keys.question} {keys.answer}." == keys.sentences[0][1]
+    assert len({sentence for _, sentence in keys.sentences}) == 4
+    values = TASKS["values"].needles(Random(0), 0.5)
+    assert values.answer == ", ".join(
+        sentence.removesuffix(".").split()[-1] for _, sentence in sorted(values.sentences)
+    )
+    chain = dict(
+        sentence.removeprefix("The value of ").removesuffix(".").split(" is ")
+        for _, sentence in TASKS["variables"].needles(Random(0), 0.5).sentences
+    )
+    variables = TASKS["variables"].needles(Random(0), 0.5)
+    asked = variables.question.split()[-2]
+    for _ in range(3):
+        asked = chain[asked]
+    assert asked == variables.answer
+    copying = TASKS["copying"].needles(Random(0), 0.5)
+    assert f"{copying.question} {copying.answer}" == copying.sentences[0][1]
+
+
+def test_an_answer_begins_where_the_tokens_of_the_question_end() -> None:
+    """A tokenizer may join the last letter of the question with the first of the answer."""
+    joined = {"is 1": 7}
+
+    def merging(text: str) -> list[int]:
+        tokens = []
+        while text:
+            piece = next((piece for piece in joined if text.startswith(piece)), text[0])
+            tokens.append(joined[piece] if piece in joined else ord(piece))
+            text = text[len(piece) :]
+        return tokens
+
+    prompt = assemble(Needles([(0.5, "a is 12.")], "a is", "12"), FILLER, merging, 100)
+    assert prompt.tokens[-prompt.answer :] == [7, ord("2")]
+
+
+def test_a_length_without_room_is_refused() -> None:
+    needles = TASKS["needle"].needles(Random(0), 0.5)
+    with pytest.raises(ConfigError, match=r"an example needs \d+ tokens, which must be at most three quarters of 80"):
+        assemble(needles, FILLER, encode, 80)
+
+
+# ---- plan and text ----------------------------------------------------------------------------------------------
+
+
+def test_lengths() -> None:
+    assert parse_lengths("4k,1K, 300,1m,1024") == (300, 1024, 4096, 2**20)
+    for text in ("", "k", "1.5k", "-3", "0", "1g", "999999999m"):
+        with pytest.raises(ConfigError, match="--lengths"):
+            parse_lengths(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lengths": (60,)}, "lengths must be at least 66 for 64 targets, got 60"),
+        ({"lengths": (200, 100)}, "ascending order"),
+        ({"tasks": ("text", "needles")}, "there is no task 'needles'; did you mean 'needle'"),
+        ({"tasks": ()}, "tasks must be 1 to 64 different names"),
+        ({"methods": ("own", "own")}, "methods must be 1 to 64 different names"),
+        ({"examples": 0}, "examples must be from 1"),
+        ({"depths": 0}, "depths must be from 1"),
+    ],
+)
+def test_plans_that_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Plan(**{"lengths": (100, 200), **settings})  # type: ignore[arg-type]
+
+
+def test_depths() -> None:
+    plan = Plan(lengths=(100,), depths=3)
+    assert plan.depths_of("needle") == (0.0, 0.5, 1.0)
+    assert plan.depths_of("text") == plan.depths_of("values") == (None,)
+    assert Plan(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
+
+
+def test_no_more_of_a_text_is_tokenized_than_is_needed(tmp_path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("ab" * 50_000)
+    read: list[int] = []
+
+    def counting(text: str) -> list[int]:
+        read.append(len(text))
+        return encode(text[::20])  # few tokens for many characters
+
+    text = read_text(file)
+    assert tokenize(text, encode, 1000) == encode("ab" * 500)
+    assert len(tokenize(text, counting, 1000)) == 1000
+    assert read == [8000, 16000, 32000]
+    assert len(tokenize(text, counting, 10**6)) == 5000  # all there is
+
+
+def test_windows_of_a_text(tmp_path) -> None:
+    text = Text(tmp_path, "", "")
+    tokens = list(range(1000))
+    found = windows(text, tokens, 100, 10, 4)
+    assert [(window[0], window[-1], len(window)) for window in found] == [
+        (0, 99, 100),
+        (300, 399, 100),
+        (600, 699, 100),
+        (900, 999, 100),
+    ]
+    ends = [window[-1] for window in windows(text, tokens[:125], 100, 10, 50)]
+    assert len(ends) == 3 and all(b - a >= 10 for a, b in zip(ends, ends[1:], strict=False))  # different targets
+    with pytest.raises(ConfigError, match="has 99 tokens, fewer than the longest length of 100"):
+        windows(text, tokens[:99], 100, 10, 1)
+
+
+def test_texts_that_are_refused(tmp_path) -> None:
+    (tmp_path / "latin").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_text(tmp_path / "latin")
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            read_text(path)
