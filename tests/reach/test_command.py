@@ -1,0 +1,154 @@
+"""`lengthwise reach`: its tables, its page, and bad input in one line."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.reach.results import read
+from tests.reach.models import folder, prose
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny model and a text, in which commands run."""
+    folder(tmp_path / "tiny")
+    (tmp_path / "text.txt").write_text(prose(3000))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SMALL = ("--text", "text.txt", "--lengths", "256,512", "--examples", 2, "--depths", 2, "--tasks", "text,needle")
+
+
+def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
+    """What the command says about bad input, which is one line."""
+    capfd.readouterr()
+    assert main(["reach", *map(str, words)]) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("lengthwise: ") and said.err.count("\n") == 1 and "Traceback" not in said.err
+    return said.err
+
+
+def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "tiny").rename(place / "a<b>")
+    methods = ("--methods", "own,pi:factor=4", "--page", "reach.html")
+    assert main(["reach", "a<b>", *map(str, (*SMALL, *methods))]) == 0
+    said = capfd.readouterr().out
+    assert "All results: a-b.reach.json" in said
+    assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +≥ 512", said)
+    assert "a<b>, pi:factor=4" in said and "n = 4" in said and "Wilson's" in said
+    results = read(Path("a-b.reach.json"))
+    assert len(results.units) == 2 * 2 * 3 and not results.skipped
+    page = Path("reach.html").read_text()
+    assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
+    assert "default-src 'none'" in page and "http" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
+    for word in ("depth 100%", "n = 2", "Effective length", "Cross-entropy by position", "prefers-color-scheme: dark"):
+        assert word in page
+
+
+def test_measurements_are_compared(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two measurements with the same name, at other lengths."""
+    assert main(["reach", "tiny", *map(str, SMALL)]) == 0
+    words = [
+        "--text",
+        "text.txt",
+        "--lengths",
+        "512,1k",
+        "--examples",
+        3,
+        "--tasks",
+        "text",
+        "--output",
+        "other.json",
+        "--json",
+    ]
+    capfd.readouterr()
+    assert main(["reach", "tiny", *map(str, words)]) == 0
+    (data,) = json.loads(capfd.readouterr().out)
+    assert [unit["length"] for unit in data["units"]] == [512, 1024]
+    assert main(["reach", "tiny.reach.json", "other.json", "--page", "both.html"]) == 0
+    said = capfd.readouterr().out
+    assert re.search(r"model +256 +512 +1,024", said) and "tiny (2)" in said
+    assert "tiny (2)" in Path("both.html").read_text()
+
+
+def test_a_length_that_is_not_reached(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder(place / "gpt2", "gpt2")
+    words = ["--text", "text.txt", "--lengths", "1k,2k", "--examples", 1, "--tasks", "text", "--page", "page.html"]
+    assert main(["reach", "gpt2", *map(str, words)]) == 0
+    assert "Not reached: 2,048 with own: the model has 1,024 positions" in capfd.readouterr().out
+    assert "the model has 1,024 positions" in Path("page.html").read_text()
+    assert "nothing could be measured: the model has 1,024 positions; take shorter --lengths" in refused(
+        capfd, "gpt2", "--text", "text.txt", "--lengths", "2k", "--tasks", "text", "--output", "none.json"
+    )
+
+
+def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "no model is named" in refused(capfd)
+    assert "--text is missing" in refused(capfd, "tiny")
+    assert "--text none.txt cannot be read" in refused(capfd, "tiny", "--text", "none.txt")
+    assert "nowhere does not exist" in refused(capfd, "nowhere", *SMALL)
+    longest = refused(capfd, "tiny", *SMALL[:2], "--lengths", "1k,32k")
+    assert "fewer than the longest length of 32,768; name a longer text, or shorter --lengths" in longest
+    assert "is too short for the task keys" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "100", "--tasks", "keys")
+    assert "did you mean 'needle'" in refused(capfd, "tiny", *SMALL[:2], "--tasks", "needles")
+    assert "there is no encoding 'ropee'" in refused(capfd, "tiny", *SMALL, "--methods", "own,ropee")
+    assert "--lengths must be numbers of tokens" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "1g")
+    assert "--max-minutes must be more than 0" in refused(capfd, "tiny", *SMALL, "--max-minutes", "0")
+    assert "measure one model per call" in refused(capfd, "tiny", "tiny", *SMALL)
+    assert "no folder" in refused(capfd, "tiny", *SMALL, "--page", "no/page.html")
+    assert not list(place.glob("*.json"))
+    (place / "a.json").write_text('{"format": 1}')
+    assert "is not a file of lengthwise reach" in refused(capfd, "a.json")
+    assert "is not a file of lengthwise reach" in refused(capfd, "tiny", *SMALL, "--output", "a.json")
+    assert "--text and --output have no effect" in refused(capfd, "a.json", "--text", "text.txt")
+    assert (place / "a.json").read_text() == '{"format": 1}'
+    assert main(["reach", "tiny", *map(str, SMALL)]) == 0
+    assert "examples 2 instead of 3; name another --output" in refused(
+        capfd, "tiny", *SMALL[:4], *SMALL[6:], "--examples", "3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model"),
+        ({"model_type": "vit", "architectures": ["ViTModel"]}, "no causal language model of the type 'vit'"),
+        ({"model_type": "mine", "auto_map": {"AutoModelForCausalLM": "mine.Mine"}}, "auto_map, is never run"),
+    ],
+)
+def test_folders_that_are_refused(
+    place: Path, capfd: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+) -> None:
+    (place / "tiny" / "config.json").write_text(json.dumps(change))
+    assert message in refused(capfd, "tiny", *SMALL)
+
+
+def test_pickled_weights_are_refused(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "tiny" / "model.safetensors").rename(place / "tiny" / "pytorch_model.bin")
+    assert "a pickle can run code" in refused(capfd, "tiny", *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data["units"][0].update(scores=[float("nan")]), "numbers must be finite"),
+        (lambda data: data["units"][1].update(scores=[0.5]), "must be 0 or 1"),
+        (lambda data: data["units"][0].update(length=300), "is not part of the plan"),
+        (lambda data: data["units"].append(data["units"][0]), "must differ"),
+        (lambda data: data["units"][0]["bin_losses"].pop(), "bin_losses"),
+        (lambda data: data.update(format=2), "format must be 1"),
+        (lambda data: data["plan"].update(tasks=["<script>"]), "there is no task"),
+    ],
+)
+def test_damaged_files_are_refused(place: Path, capfd: pytest.CaptureFixture[str], change: Any, message: str) -> None:
+    assert main(["reach", "tiny", *map(str, SMALL)]) == 0
+    data = json.loads(Path("tiny.reach.json").read_text())
+    change(data)
+    Path("bad.json").write_text(json.dumps(data))
+    assert message in refused(capfd, "bad.json")
