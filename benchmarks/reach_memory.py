@@ -41,8 +41,7 @@ def child(folder: str, length: int, method: str) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
     from lengthwise.reach.methods import applied
-    from lengthwise.reach.model import Reader
-    from lengthwise.training.numerics import use_process
+    from lengthwise.reach.model import Reader, use_process
 
     use_process(1)
     tiny = LlamaForCausalLM(

@@ -9,6 +9,7 @@ import pytest
 
 from lengthwise.cli import main
 from lengthwise.reach.results import read
+from lengthwise.store import open_results
 from tests.reach.models import folder, prose
 
 
@@ -40,13 +41,13 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     assert main(["reach", "a<b>", *map(str, (*SMALL, *methods))]) == 0
     said = capfd.readouterr().out
     assert "All results: a-b.reach.json" in said
-    assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +≥ 512", said)
+    assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +256 +256 … ≥ 512", said)
     assert "a<b>, pi:factor=4" in said and "n = 4" in said and "Wilson's" in said
     results = read(Path("a-b.reach.json"))
     assert len(results.units) == 2 * 2 * 3 and not results.skipped
     page = Path("reach.html").read_text()
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
-    assert "default-src 'none'" in page and "http" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
+    assert "default-src 'none'" in page and "://" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
     for word in ("depth 100%", "n = 2", "Effective length", "Cross-entropy by position", "prefers-color-scheme: dark"):
         assert word in page
 
@@ -152,3 +153,58 @@ def test_damaged_files_are_refused(place: Path, capfd: pytest.CaptureFixture[str
     change(data)
     Path("bad.json").write_text(json.dumps(data))
     assert message in refused(capfd, "bad.json")
+
+
+def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By its key, and exported: the same scores. A method takes the place of its encoding."""
+    settings = [
+        "--train-length",
+        "64",
+        "--lengths",
+        "64",
+        "--steps",
+        "2",
+        "--seeds",
+        "1",
+        "--d-model",
+        "16",
+        "--num-layers",
+        "2",
+    ]
+    assert main(["compare", "rope", "--text", "text.txt", *settings, "--results", "results"]) == 0
+    with open_results("results", create=False) as store:
+        (row,) = store.runs()
+    words = [*map(str, SMALL), "--methods", "own,rope,pi:factor=4"]
+    assert main(["reach", row.key, *words, "--results", "results", "--output", "run.json"]) == 0
+    assert main(["export", row.key, "--out", "exported", "--results", "results"]) == 0
+    assert main(["reach", "exported", *words]) == 0
+    of_run, exported = read(Path("run.json")), read(Path("exported.reach.json"))
+    assert of_run.model.name == f"RoPE {row.key[:8]}" and of_run.model.claimed == 64
+    scores = {}
+    for one, other in zip(of_run.units, exported.units, strict=True):
+        assert one.scores == other.scores
+        scores[one.method, one.task, one.length] = one.scores
+    assert scores["own", "text", 256] == pytest.approx(scores["rope", "text", 256], rel=1e-6)
+    assert scores["own", "text", 256] != scores["pi:factor=4", "text", 256]
+    assert "no run" in refused(capfd, "0123456789ab", *SMALL, "--results", "results")
+
+
+def test_a_run_whose_tokens_stand_for_no_text(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = [
+        "--train-length",
+        "8",
+        "--lengths",
+        "8",
+        "--steps",
+        "2",
+        "--seeds",
+        "1",
+        "--d-model",
+        "16",
+        "--num-layers",
+        "2",
+    ]
+    assert main(["compare", "rope", "--task", "parity", *settings, "--results", "results"]) == 0
+    with open_results("results", create=False) as store:
+        (row,) = store.runs()
+    print(refused(capfd, row.key, *SMALL, "--results", "results"))

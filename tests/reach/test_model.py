@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from lengthwise.config import ConfigError, ModelConfig, choose
-from lengthwise.encodings import ALiBi, RoPE
+from lengthwise.encodings import ENCODINGS, ALiBi, NoPE, RoPE
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, use
 from lengthwise.huggingface.replacement import encoding_of
 from lengthwise.reach import model as reach_model
@@ -55,6 +55,31 @@ def test_losses_are_those_of_one_forward_pass(family: str) -> None:
     require_same(model_of(family))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_losses_of_a_model_as_it_is(family: str) -> None:
+    """Heads that share keys are computed by groups, and the model's own attention is restored."""
+    model = model_of(family)
+    before = model.config._attn_implementation
+    with applied(model, "own") as same:
+        assert same.config._attn_implementation == ("eager" if before == "eager" else "lengthwise_grouped")
+        require_same(same)
+    assert model.config._attn_implementation == before
+
+
+def test_grouped_attention_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.integrations import sdpa_attention
+
+    def repeat(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(sdpa_attention, "repeat_kv", repeat)
+    model = model_of("llama")
+    with applied(model, "own") as same:
+        Reader(same).losses(tokens(), [50])
+    with pytest.raises(AssertionError):
+        Reader(model).losses(tokens(), [50])
+
+
 @pytest.mark.parametrize("encoding", ["rope", "fire", "t5", "dynamic-ntk:factor=2", "fox", "longrope"])
 def test_losses_with_other_encodings(encoding: str) -> None:
     with applied(model_of("llama"), encoding) as model:
@@ -77,9 +102,15 @@ def test_rotations_of_transformers_that_depend_on_the_length_are_computed_at_onc
     require_same(model)
 
 
-@pytest.mark.parametrize("encoding", [choose(RoPE), choose(ALiBi)])
-def test_losses_of_our_models(encoding: Any) -> None:
-    require_same(ours(encoding))
+@pytest.mark.parametrize("encoding", ["rope", "alibi", "fox", "dynamic-ntk:factor=2", "rope+nope"])
+def test_losses_of_our_models(encoding: str) -> None:
+    require_same(ours(ENCODINGS.parse(encoding)))
+
+
+def test_losses_of_our_mamba() -> None:
+    torch.manual_seed(0)
+    config = LengthwiseConfig.of(ModelConfig.mamba(d_model=16, num_layers=2), choose(NoPE), 32, 61)
+    require_same(LengthwiseForCausalLM(config).eval())
 
 
 def test_a_model_without_a_cache_is_computed_at_once() -> None:

@@ -13,6 +13,7 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
 from lengthwise.huggingface.replacement import encoding_of, own_encoding
 from lengthwise.huggingface.saved import saved_choice
+from lengthwise.reach.grouped import without_copies
 from lengthwise.reach.plan import OWN
 
 INHERITED = ("base", "rotary_fraction", "layout")  # settings of rotations that belong to the weights
@@ -63,8 +64,11 @@ def applied(model: Any, method: str, seed: int = 0) -> Iterator[Any]:
     `seed`: of the parameters of an encoding that has some; they are random, because nothing is trained.
     """
     torch.manual_seed(seed)
-    if method == OWN:
+    if method == OWN and isinstance(model, LengthwiseForCausalLM):
         yield model
+    elif method == OWN:
+        with without_copies(model):
+            yield model
     elif isinstance(model, LengthwiseForCausalLM):
         yield _rebuilt(model, choice_of(method, own_choice(model)))
     else:

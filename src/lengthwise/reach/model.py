@@ -1,7 +1,9 @@
 """Compute one long text with a model, in chunks with its KV cache, so that the memory beside the cache is bounded."""
 
+import ctypes
 import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ SMALLEST_CHUNK = 32
 MASK = 2**22  # entries of the mask of a chunk, at most: queries × keys
 LOGITS = 2**22  # logits of a forward pass, at most
 SMALLEST_ROWS = 16
+MMAP_THRESHOLD, LARGE = -3, 1 << 18  # allocations from this size are returned to the system as soon as they are freed
 DEPENDS_ON_LENGTH = ("dynamic", "longrope")  # rotations of transformers that change with the length of the text
 
 
@@ -140,6 +143,17 @@ class Reader:
 
 def _size(cache: Any) -> int:
     return sum(layer.bytes for layer in cache.layers if isinstance(layer, PreallocatedLayer))
+
+
+def use_process(threads: int) -> None:
+    """Configure threads and memory of a process of our own: freed tensors are returned to the system.
+
+    The tensors of a chunk grow with the text before it. Otherwise the C library would keep the memory of smaller ones, which the
+    larger ones cannot use.
+    """
+    torch.set_num_threads(threads)
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
 
 
 def needs_whole_text(model: Any) -> bool:

@@ -17,6 +17,7 @@ from lengthwise.report.charts.pictures import Panel, page
 from lengthwise.report.palette import looks
 from lengthwise.values import join_names
 
+SMALLEST_SPAN = 0.25  # nats on a vertical axis
 PADDING = 0.3  # space left and right of the outer lengths, in octaves
 Series = Sequence[tuple[str, Results, str]]  # label, results, method
 
@@ -139,8 +140,8 @@ def _loss_range(lines: Sequence[Line]) -> Range:
     means = sorted(mean for line in lines for mean in line.means)
     if not means:
         return Range("all", 0.0, 1.0)
-    top = min(means[-1], means[0] + 4 * max(means[len(means) // 2] - means[0], 0.25))
-    space = 0.08 * (top - means[0]) or 0.1
+    top = min(means[-1], means[0] + 4 * max(means[len(means) // 2] - means[0], SMALLEST_SPAN))
+    space = max(0.08 * (top - means[0]), (SMALLEST_SPAN - (top - means[0])) / 2)
     return Range("all", means[0] - space, top + space)
 
 

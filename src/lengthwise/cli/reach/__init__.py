@@ -110,7 +110,6 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
         raise ConfigError(f"--max-minutes must be more than 0, got {options.max_minutes:g}")
     from lengthwise.reach.text import read_text
     from lengthwise.studies import Compute
-    from lengthwise.training.numerics import use_process
 
     text = read_text(Path(options.text))
     plan = Plan(
@@ -125,8 +124,10 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
         text_sha256=text.sha256,
     )
     Compute(device=options.device, threads=options.threads).require_usable()
-    use_process(options.threads)
     from lengthwise.reach import loading
+    from lengthwise.reach.model import use_process
+
+    use_process(options.threads)
 
     with ExitStack() as stack:
         if loading.is_run(path):
