@@ -55,7 +55,7 @@ def child(folder: str, length: int, method: str) -> dict[str, Any]:
     before = memory("VmRSS")
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     weights = sum(parameter.nbytes for parameter in loaded.parameters())
-    RESET_PEAK.write_text("5")
+    RESET_PEAK.write_bytes(b"5")
     begin = time.perf_counter()
     with applied(loaded, method) as model:
         reader = Reader(model)

@@ -10,7 +10,7 @@ import pytest
 from lengthwise.cli import main
 from lengthwise.reach.results import read
 from lengthwise.store import open_results
-from tests.reach.models import folder, prose
+from tests.reach.models import WORDS, folder, prose
 
 
 @pytest.fixture
@@ -207,4 +207,19 @@ def test_a_run_whose_tokens_stand_for_no_text(place: Path, capfd: pytest.Capture
     assert main(["compare", "rope", "--task", "parity", *settings, "--results", "results"]) == 0
     with open_results("results", create=False) as store:
         (row,) = store.runs()
-    print(refused(capfd, row.key, *SMALL, "--results", "results"))
+    assert "Missing [UNK] token from the vocabulary); name a model whose tokenizer reads any text" in refused(
+        capfd, row.key, *SMALL, "--results", "results"
+    )
+
+
+def test_a_tokenizer_without_tokens_for_the_answers(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Otherwise each answer would be the token of unknown words, which every model could copy."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = ["?", *dict.fromkeys(WORDS.split()), "a"]
+    words = Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained("tiny")
+    assert "no tokens for the names and numbers of the task needle" in refused(capfd, "tiny", *SMALL)
+    assert main(["reach", "tiny", *map(str, SMALL[:-1]), "text"]) == 0

@@ -36,6 +36,7 @@ def load_folder(path: str, device: str, dtype: str) -> Pretrained:
 @contextmanager
 def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) -> Iterator[tuple[str, Pretrained]]:
     """Yield the name and the model of a trained run, which is exported into a temporary folder."""
+    hide_progress_bars()
     row = store.run(key)
     trained = load_model(open_folder(results), row)
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
@@ -74,8 +75,12 @@ def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
     vocab = pretrained.model.get_input_embeddings().weight.shape[0]
 
     def encode(text: str, special: bool = False) -> list[int]:
-        with transformers_call(pretrained.folder, "use its tokenizer"):
-            tokens = list(tokenizer(text, add_special_tokens=special)["input_ids"])
+        try:
+            with transformers_call(pretrained.folder, "use its tokenizer"):
+                tokens = list(tokenizer(text, add_special_tokens=special)["input_ids"])
+        except ConfigError as error:
+            problem = str(error).rpartition(";")[0]
+            raise ConfigError(f"{problem}; name a model whose tokenizer reads any text") from None
         if tokens and max(tokens) >= vocab:
             raise ConfigError(
                 f"{pretrained.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "

@@ -54,20 +54,24 @@ class Measurement:
         self.windows = windows(self.text, tokens, longest, self.plan.targets, self.plan.examples)
         for task in self.plan.tasks:
             if task != TEXT:
-                self._require_room(task)
+                self._require_examples(task)
         for method in self.plan.methods:
             with applied(self.pretrained.model, method, self.plan.seed):
                 pass  # raises for an encoding that the model cannot have
 
-    def _require_room(self, task: str) -> None:
+    def _require_examples(self, task: str) -> None:
+        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its answers."""
         try:
-            for example in range(len(self.windows)):
-                self._prompt(task, self.plan.lengths[0], 0.5, example)
+            prompts = [self._prompt(task, self.plan.lengths[0], 0.5, n) for n in range(len(self.windows))]
         except ConfigError as error:
             raise ConfigError(
                 f"--lengths {self.plan.lengths[0]} is too short for the task {task}: {error}; take longer --lengths, or "
                 "other --tasks"
             ) from None
+        if any(self.pretrained.tokenizer.unk_token_id in prompt.tokens[-prompt.answer :] for prompt in prompts):
+            raise ConfigError(
+                f"its tokenizer has no tokens for the names and numbers of the task {task}; measure --tasks text, or another model"
+            )
 
     def run(self, show: Show) -> Results:
         """Measure all units that are not finished, shortest lengths first, and return the results."""
