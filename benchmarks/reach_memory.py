@@ -97,7 +97,7 @@ def main() -> None:
             found = json.loads(
                 subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
             )
-            figures[f"{method} at {length}"] = found
+            figures[f"{method} at {length}"] = {name: value for name, value in found.items() if name != "seconds"}
             sizes = "".join(
                 f"{found[name] / 2**20:>7.0f}MiB" for name in ("weights_bytes", "cache_bytes", "peak_bytes")
             )

@@ -143,6 +143,8 @@ def test_pickled_weights_are_refused(place: Path, capfd: pytest.CaptureFixture[s
         (lambda data: data["units"][0].update(length=300), "is not part of the plan"),
         (lambda data: data["units"].append(data["units"][0]), "must differ"),
         (lambda data: data["units"][0]["bin_losses"].pop(), "bin_losses"),
+        (lambda data: data["units"][0]["bins"].reverse(), "ascending positions"),
+        (lambda data: data["units"][1]["scores"].pop(), "the same number of scores"),
         (lambda data: data.update(format=2), "format must be 1"),
         (lambda data: data["plan"].update(tasks=["<script>"]), "there is no task"),
     ],

@@ -45,6 +45,8 @@ class Unit(Config):
             raise ConfigError("a unit must have at least one score, and its numbers must be finite")
         if self.task != TEXT and not set(self.scores) <= {0.0, 1.0}:
             raise ConfigError(f"the scores of the task {self.task[:40]!r} must be 0 or 1")
+        if list(self.bins) != sorted(set(self.bins)) or any(not 0 <= start < self.length for start in self.bins):
+            raise ConfigError(f"bins must be ascending positions below the length of {self.length:,}")
         expected = len(self.bins) * len(self.scores)
         if len(self.bin_losses) != expected or len(self.bin_tokens) != len(self.bins):
             raise ConfigError(f"a unit with {len(self.bins)} bins must have {expected} bin_losses")
@@ -98,6 +100,8 @@ class Results(Config):
             raise ConfigError(f"the texts of a file must have at most {MAX_TEXT:,} characters")
         if len({unit.key for unit in self.units}) < len(self.units):
             raise ConfigError("units must differ in method, task, length or depth")
+        if len({len(unit.scores) for unit in self.units}) > 1:
+            raise ConfigError("all units must have the same number of scores, because all have the same examples")
         allowed = {(*unit, length) for length in self.plan.lengths for unit in self.plan.units(length)}
         for unit in self.units:
             if (unit.method, unit.task, unit.depth, unit.length) not in allowed:
