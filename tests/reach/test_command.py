@@ -48,7 +48,14 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     page = Path("reach.html").read_text()
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
     assert "default-src 'none'" in page and "://" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
-    for word in ("depth 100%", "n = 2", "Effective length", "Cross-entropy by position", "prefers-color-scheme: dark"):
+    for word in (
+        "depth 100%",
+        "n = 2",
+        "Effective length",
+        "Cross-entropy by position",
+        "by position: from",
+        "prefers-color-scheme: dark",
+    ):
         assert word in page
 
 
@@ -103,6 +110,7 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "--max-minutes must be more than 0" in refused(capfd, "tiny", *SMALL, "--max-minutes", "0")
     assert "measure one model per call" in refused(capfd, "tiny", "tiny", *SMALL)
     assert "no folder" in refused(capfd, "tiny", *SMALL, "--page", "no/page.html")
+    assert "no folder" in refused(capfd, "tiny", *SMALL, "--output", "no/reach.json")
     assert not list(place.glob("*.json"))
     (place / "a.json").write_text('{"format": 1}')
     assert "is not a file of lengthwise reach" in refused(capfd, "a.json")
@@ -157,6 +165,7 @@ def test_damaged_files_are_refused(place: Path, capfd: pytest.CaptureFixture[str
     assert message in refused(capfd, "bad.json")
 
 
+@pytest.mark.slow
 def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By its key, and exported: the same scores. A method takes the place of its encoding."""
     settings = [

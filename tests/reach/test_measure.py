@@ -140,6 +140,7 @@ def test_another_plan_or_model_is_refused(tmp_path: Path) -> None:
         started(tmp_path, model, tasks=("text",))
 
 
+@pytest.mark.slow
 def test_a_killed_command_continues(tmp_path: Path) -> None:
     folder(tmp_path / "tiny")
     (tmp_path / "text.txt").write_text(prose(8000))

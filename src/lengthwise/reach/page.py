@@ -52,6 +52,8 @@ def render(measurements: Sequence[Results]) -> bytes:
     tables = [_effective_table(series, measurements)]
     for task in tasks_of(measurements):
         tables.append(_score_table(series, measurements, task))
+        if task == TEXT:
+            tables.append(_position_table(series))
         if task != TEXT and TASKS[task].has_depth:
             tables += [_map(name, results, method, task) for name, results, method in series]
     tables.append(_skipped_table(series))
@@ -197,6 +199,24 @@ def _cell(interval: Interval, count: int) -> str:
     else:
         ends = spread(interval)
     return f"{figure(interval.mean)}<small>{html.escape(ends)}<br>n = {count}</small>"
+
+
+def _position_table(series: Series) -> str:
+    """Return the loss by position of each model at its longest measured length."""
+    found = [(name, position_losses(results, method)) for name, results, method in series]
+    starts = sorted({start for _, entry in found if entry for start, _, _ in entry[1]})
+    rows = []
+    for name, entry in found:
+        cells = {start: (loss, count) for start, loss, count in entry[1]} if entry else {}
+        shown = [
+            f"{figure(loss.mean)}<small>{html.escape(spread(loss))}<br>{count:,} tokens</small>"
+            for loss, count in cells.values()
+        ]
+        texts = dict(zip(cells, shown, strict=True))
+        length = f"<small>length {entry[0]:,}</small>" if entry else ""
+        rows.append([f"{html.escape(name)}{length}", *(texts.get(start, "–") for start in starts)])
+    heads = ["model", *(f"{start:,}" for start in starts)]
+    return _table("Cross-entropy by position: from this position to the next (tokens of each text)", heads, rows)
 
 
 def _map(name: str, results: Results, method: str, task: str) -> str:

@@ -108,6 +108,8 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
         raise ConfigError("--text is missing; name a text file for the model to read")
     if options.max_minutes is not None and not options.max_minutes > 0:
         raise ConfigError(f"--max-minutes must be more than 0, got {options.max_minutes:g}")
+    if options.output is not None:
+        output_file(options.output, "JSON file")  # checked before a large model is loaded
     from lengthwise.reach.text import read_text
     from lengthwise.studies import Compute
 
