@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lengthwise.cli import main
+from lengthwise.huggingface import use
+from lengthwise.reach.loading import load_folder
 from lengthwise.reach.results import read
 from lengthwise.store import open_results
 from tests.reach.models import WORDS, folder, prose
@@ -234,3 +237,21 @@ def test_a_tokenizer_without_tokens_for_the_answers(place: Path, capfd: pytest.C
     PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained("tiny")
     assert "no tokens for the names and numbers of the task needle" in refused(capfd, "tiny", *SMALL)
     assert main(["reach", "tiny", *map(str, SMALL[:-1]), "text"]) == 0
+
+
+def test_a_model_with_an_encoding_of_ours(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The folder that save_pretrained wrote after use(); its loss is that of the model in memory."""
+    folder_of_ours, tiny = place / "alibi", load_folder("tiny", "cpu", "float32")
+    use(tiny.model, "alibi").save_pretrained(folder_of_ours)
+    for file in (place / "tiny").glob("*token*"):
+        shutil.copy(file, folder_of_ours)
+    small = ("--text", "text.txt", "--lengths", "256", "--examples", 2, "--tasks", "text")
+    assert main(["reach", "alibi", *map(str, small), "--output", "ours.json"]) == 0
+    said = capfd.readouterr().out
+    assert "text and needle" not in said, "one of them was not measured"
+    assert "LlamaForCausalLM" in said and "ALiBi" in said
+    (unit,) = read(Path("ours.json")).units
+    assert main(["reach", "tiny", *map(str, small), "--methods", "alibi", "--output", "tiny.json"]) == 0
+    (other,) = read(Path("tiny.json")).units
+    assert unit.scores == pytest.approx(other.scores, rel=1e-6)
+    assert "can only be measured as it is; omit --methods" in refused(capfd, "alibi", *small, "--methods", "nope")

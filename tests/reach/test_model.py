@@ -221,7 +221,7 @@ def test_methods_that_a_model_cannot_have() -> None:
     with pytest.raises(ConfigError, match="there is no encoding 'ropee'"), applied(model_of("llama"), "ropee"):
         pass
     replaced = use(model_of("llama"), "alibi")
-    with pytest.raises(ConfigError, match="already has an encoding"), applied(replaced, "rope"):
+    with pytest.raises(ConfigError, match="has an encoding of lengthwise already"), applied(replaced, "rope"):
         pass
 
 

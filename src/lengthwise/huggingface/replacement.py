@@ -15,7 +15,7 @@ from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded, features_of
-from lengthwise.huggingface.attention import NAME, Tokens, register
+from lengthwise.huggingface.attention import NAME, Tokens
 from lengthwise.huggingface.feature_cache import feature_layer
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
@@ -130,7 +130,6 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     }
     modules, number_of_layer = _build(choice, len(layers), context)
     like = next(decoder.parameters())
-    register()
     replaced = Replaced(config._attn_implementation, choice)
     _set_implementation(model, NAME)
     for parent, name, original in own:

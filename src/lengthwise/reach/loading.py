@@ -10,7 +10,7 @@ from typing import Any
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
-from lengthwise.huggingface import LengthwiseForCausalLM
+from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, ReplacedConfig, ReplacedForCausalLM
 from lengthwise.huggingface.export import export, hide_progress_bars
 from lengthwise.models.conversion import trained_length
 from lengthwise.reach.methods import own_choice
@@ -20,7 +20,10 @@ from lengthwise.store import Store, open_folder
 from lengthwise.studies.trained_models import load_model
 
 KEY = re.compile(r"[0-9a-f]{4,16}")
-OWN_TYPES = {"lengthwise": LengthwiseForCausalLM}
+OWN_TYPES: dict[str, type] = {
+    LengthwiseConfig.model_type: LengthwiseForCausalLM,
+    ReplacedConfig.model_type: ReplacedForCausalLM,
+}
 
 
 def is_run(path: str) -> bool:

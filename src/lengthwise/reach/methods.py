@@ -69,6 +69,10 @@ def applied(model: Any, method: str, seed: int = 0) -> Iterator[Any]:
     elif method == OWN:
         with without_copies(model):
             yield model
+    elif encoding_of(model) is not None:
+        raise ConfigError(
+            "the model has an encoding of lengthwise already, so it can only be measured as it is; omit --methods"
+        )
     elif isinstance(model, LengthwiseForCausalLM):
         yield _rebuilt(model, choice_of(method, own_choice(model)))
     else:

@@ -8,9 +8,7 @@ from lengthwise.cli.inspect.tables import FittedTable, note_lines, title_line
 from lengthwise.cli.printing import one_line
 from lengthwise.reach.page import explanation, lengths_of, series_of, tasks_of, title
 from lengthwise.reach.results import Results
-from lengthwise.reach.summary import effective, headline, score
-
-OVERALL = "text and needle"
+from lengthwise.reach.summary import HEADLINE, effective, headline, score
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +22,8 @@ def parts(measurements: Sequence[Results]) -> Iterator["RenderableType"]:
     for name, results, method in series:
         claimed = "–" if results.model.claimed is None else f"{results.model.claimed:,}"
         found = {task: effective(results, method, task) for task in tasks if task in results.plan.tasks}
-        for n, (task, length) in enumerate({OVERALL: headline(results, method), **found}.items()):
+        both = {" and ".join(HEADLINE): headline(results, method)} if set(HEADLINE) <= set(results.plan.tasks) else {}
+        for n, (task, length) in enumerate({**both, **found}.items()):
             texts = ("–", "–") if length is None else (length.text, length.interval)
             rows.append([one_line(name) if n == 0 else "", claimed if n == 0 else "", task, *texts])
     yield FittedTable(

@@ -91,7 +91,6 @@ def load(
     cls: Any = (further or {}).get(str(settings.get("model_type"))) or getattr(
         transformers, causal_architecture(path, settings, transformers)
     )
-    architecture = cls.__name__
     stored = tensors(path)
     require_layers_stored(path, settings, stored)
     require_numbers_stored(path / "config.json", settings, stored)
@@ -102,10 +101,10 @@ def load(
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
-        attention = "sdpa" if getattr(cls, "_supports_sdpa", False) else "eager"
+        attention = getattr(cls, "attention", None) or ("sdpa" if getattr(cls, "_supports_sdpa", False) else "eager")
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
     require_a_layer(path, config)
-    max_positions = max_positions_of(path, config)
+    max_positions = max_positions_of(path, config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
     with transformers_call(path, "build the model of its config.json"), torch.device("meta"):  # takes no memory
@@ -125,6 +124,7 @@ def load(
             **implementations,
         )
         model = model.to(device).eval()
+    architecture = type(model).__name__
     for name in ("missing_keys", "mismatched_keys"):
         if missing := sorted(map(str, report.get(name) or ())):
             raise ConfigError(
