@@ -406,6 +406,16 @@ def long_evaluation(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("reach_memory")
+def reach_memory(figures: dict[str, Any]) -> Rows:
+    rows = [["method, length", "weights, MiB", "KV cache, MiB", "peak, MiB", "peak / (weights + cache)"]]
+    for name, found in figures.items():
+        if isinstance(found, dict):
+            sizes = [f"{found[size] / 2**20:,.0f}" for size in ("weights_bytes", "cache_bytes", "peak_bytes")]
+            rows.append([name.replace(" at ", ", "), *sizes, f"{found['ratio']:.2f}"])
+    return rows
+
+
 @table("corpora")
 def corpora(figures: dict[str, Any]) -> Rows:
     text, memory, batch = figures["tokenizing"], figures["memory"], figures["batch"]
