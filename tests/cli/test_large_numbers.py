@@ -20,6 +20,7 @@ NEEDED = {
     "inspect": ["alibi"],
     "probe": ["attended-distance", "3f9a"],
     "pretrained": ["folder"],
+    "reach": ["folder", "--text", "text.txt"],
     "tokenize": ["folder", "--output", "corpus"],
     "bench": [],
     "work": ["study.py"],
@@ -65,6 +66,7 @@ def test_whole_numbers(here: Call, verb: str, option: str) -> None:
         ["probe", "attended-distance", "3f9a", "--lengths"],
         ["probe", "duplicates", "3f9a", "--noise"],
         ["pretrained", ".", "--examples"],
+        ["reach", ".", "--text", __file__, "--lengths"],
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )
