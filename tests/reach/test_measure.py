@@ -231,6 +231,18 @@ def test_lengths_that_take_too_long_are_left_out(tmp_path: Path) -> None:
     assert not results.skipped and {unit.length for unit in results.units} == set(LENGTHS)
 
 
+def test_a_length_is_measured_with_all_methods_or_with_none(tmp_path: Path) -> None:
+    model = remembering(tmp_path, 300)
+    settings: dict[str, Any] = {"tasks": ("text",), "methods": ("own", "rope"), "lengths": (256, 512)}
+    model.model.__class__ = model.model.__class__.__mro__[2]
+    done = started(tmp_path, model, **settings).run(quiet)
+    slow = tuple(replace(unit, seconds=60.0) for unit in done.units if unit.length == 256)
+    write(tmp_path / "reach.json", replace(done, units=slow))
+    results = started(tmp_path, model, max_minutes=7.9, **settings).run(quiet)
+    reason = "not within --max-minutes 7.9: it needs about 8 min"  # one of them would need 4
+    assert [(skip.method, skip.reason) for skip in results.skipped] == [("own", reason), ("rope", reason)]
+
+
 def test_a_length_after_one_that_was_left_out_is_not_measured(tmp_path: Path) -> None:
     model = remembering(tmp_path, 300)
     done = started(tmp_path, model, tasks=("text",)).run(quiet)

@@ -79,8 +79,8 @@ class Measurement:
         try:
             for length in self.plan.lengths:
                 units = [u for u in self.plan.units(length) if (u[0], u[1], length, u[2]) not in finished]
-                for method, depths in self._planned(units, length):
-                    self._measure(method, length, depths, show)
+                for method, parts in self._planned(units, length):
+                    self._measure(method, length, parts, show)
         finally:
             self._store(())
         return self.results
@@ -88,18 +88,31 @@ class Measurement:
     def _planned(
         self, units: list[tuple[str, str, float | None]], length: int
     ) -> Iterator[tuple[str, list[tuple[str, float | None]]]]:
-        """Yield each method with its tasks and depths, unless it cannot reach the length."""
+        """Yield each method with its tasks and depths, unless it cannot reach the length.
+
+        With `max_minutes`, a length is measured with all methods or with none, so that they can be compared.
+        """
+        slow = self._too_slow(units, length)
         for method in self.plan.methods:
             own = [(task, depth) for other, task, depth in units if other == method]
             if not own:
                 continue
-            if (reason := self._obstacle(method, length, len(own))) is not None:
+            if (reason := self._obstacle(method, length) or slow) is not None:
                 self.skipped.append(Skipped(method=method, length=length, reason=reason))
                 continue
             yield method, own
 
-    def _obstacle(self, method: str, length: int, units: int) -> str | None:
-        """Return why a method cannot be measured at a length, or None."""
+    def _too_slow(self, units: list[tuple[str, str, float | None]], length: int) -> str | None:
+        """Return that some units would take too long, or None."""
+        if self.max_minutes is None or not units:
+            return None
+        left = 60 * self.max_minutes - (time.perf_counter() - self.start)
+        seconds = sum(self._seconds_estimate(method, length) for method, _, _ in units)
+        about = f": it needs about {math.ceil(seconds / 60):,} min" if seconds else ""
+        return f"{TOO_SLOW} {self.max_minutes:g}{about}" if seconds > left else None
+
+    def _obstacle(self, method: str, length: int) -> str | None:
+        """Return why a method cannot reach a length, apart from the time, or None."""
         for earlier in self.skipped:
             if earlier.method == method and earlier.length < length:
                 cut = earlier.reason.startswith((OUT_OF_MEMORY, TOO_SLOW))
@@ -107,20 +120,14 @@ class Measurement:
         needed, free = self._cache_estimate(method, length), free_memory(self.pretrained.model.device)
         if needed is not None and free is not None and needed > free:
             return f"{OUT_OF_MEMORY}: the cache needs about {_gib(needed)}, and {_gib(free)} are free"
-        if self.max_minutes is not None:
-            left = 60 * self.max_minutes - (time.perf_counter() - self.start)
-            seconds = self._seconds_estimate(method, length, units)
-            if seconds > left:
-                about = f": it needs about {math.ceil(seconds / 60):,} min" if seconds else ""
-                return f"{TOO_SLOW} {self.max_minutes:g}{about}"
         return None
 
     def _cache_estimate(self, method: str, length: int) -> float | None:
         known = [(u.length, u.cache_bytes) for u in self.results.units if u.method == method and u.length < length]
         return None if not known else max(known)[1] / max(known)[0] * length
 
-    def _seconds_estimate(self, method: str, length: int, units: int) -> float:
-        """Return the seconds of some units at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
+    def _seconds_estimate(self, method: str, length: int) -> float:
+        """Return the mean seconds of a unit at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
 
         The growth from one length to the next is that of the last two measured lengths; with one of them, it is quadratic.
         """
@@ -134,7 +141,7 @@ class Measurement:
         power = 2.0
         if shorter and means[shorter[-1]] > 0:
             power = math.log(max(means[last], 1e-9) / means[shorter[-1]]) / math.log(last / shorter[-1])
-        return means[last] * (length / last) ** min(max(power, 1.0), 2.0) * units
+        return means[last] * (length / last) ** min(max(power, 1.0), 2.0)
 
     def _measure(self, method: str, length: int, parts: Sequence[tuple[str, float | None]], show: Show) -> None:
         """Measure the tasks of a method at a length. What the machine or the model cannot do is noted as skipped."""
