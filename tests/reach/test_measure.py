@@ -20,7 +20,7 @@ from lengthwise.reach import measure
 from lengthwise.reach.measure import Measurement, bin_starts, stored_results
 from lengthwise.reach.model import Reader
 from lengthwise.reach.plan import Plan
-from lengthwise.reach.results import Results, Unit, read, write
+from lengthwise.reach.results import ModelRecord, Results, Unit, read, write
 from lengthwise.reach.summary import effective, headline, position_losses, score
 from lengthwise.reach.text import read_text
 from tests.reach.models import folder, prose, remembering
@@ -326,3 +326,21 @@ def test_scores_have_intervals_and_counts(tmp_path: Path) -> None:
     assert text is not None
     assert text[0].mean == 2.5 and 1.0 < text[0].low < 2.0 < 3.0 < text[0].high < 4.0
     assert score([]) is None
+
+
+def test_a_method_that_does_harm_at_the_shortest_length_reaches_nowhere() -> None:
+    """Its losses are the same at every length, but a nat above those of the model as it is."""
+    plan = Plan(lengths=(128, 256), tasks=("text",), methods=("own", "nope"), examples=2, targets=8)
+    scores = {"own": {128: (2.0, 2.2), 256: (2.5, 2.6)}, "nope": {128: (3.0, 3.2), 256: (3.0, 3.2)}}
+    units = [
+        Unit(method=method, task="text", length=length, scores=values, seconds=1.0)
+        for method, found in scores.items()
+        for length, values in found.items()
+    ]
+    model = ModelRecord(name="m", architecture="a", parameters=1, encoding="RoPE", sha256={})
+    results = Results(plan=plan, model=model, origin={"device": "cpu"}, units=tuple(units))
+    found = {method: effective(results, method, "text") for method in scores}
+    assert {method: length and length.text for method, length in found.items()} == {"own": "128", "nope": "< 128"}
+    alone = replace(results, plan=replace(plan, methods=("nope",)), units=tuple(u for u in units if u.method == "nope"))
+    length = effective(alone, "nope", "text")
+    assert length is not None and length.text == "≥ 256"

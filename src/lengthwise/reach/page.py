@@ -69,8 +69,9 @@ def explanation(measurements: Sequence[Results]) -> list[str]:
     """Return what was measured, the rule of the effective length, and where the numbers come from."""
     texts = [
         "Effective length of the cross-entropy: the longest tested length up to which the same target tokens are at most "
-        f"{MARGIN:g} nats harder than at the shortest tested length. Of a retrieval task: the longest tested length up to which at "
-        f"least {PASS:.0%} of the answers are correct. Of a model: the smaller of those of the cross-entropy and of one needle.",
+        f"{MARGIN:g} nats harder than for the model as it is at the shortest tested length. Of a retrieval task: the longest "
+        f"tested length up to which at least {PASS:.0%} of the answers are correct. Of a model: the smaller of those of the "
+        "cross-entropy and of one needle.",
         "All intervals are 95 % intervals over examples: a bootstrap over texts for cross-entropies, Wilson's for shares. They say "
         "nothing about other texts. An answer is correct if greedy decoding gives all of its tokens.",
     ]

@@ -1,9 +1,10 @@
 """Scores with their intervals, and effective lengths by a stated rule. Imports no torch.
 
 The effective length of the task text is the longest tested length up to which no tested length makes the same target tokens harder:
-their mean cross-entropy is at most `MARGIN` nats above that at the shortest tested length. The effective length of a retrieval task
-is the longest tested length up to which, at every tested length, at least the share `PASS` of the answers is correct. That of a
-model is the smaller of those of the tasks text and needle.
+their mean cross-entropy is at most `MARGIN` nats above that of the model as it is (the method `own`) at the shortest tested
+length, or of the method itself, if `own` was not measured. The effective length of a retrieval task is the longest tested length
+up to which, at every tested length, at least the share `PASS` of the answers is correct. That of a model is the smaller of those
+of the tasks text and needle.
 
 Its interval has the 2.5th and 97.5th percentiles of 2,000 draws. A draw of the cross-entropies is a bootstrap over the texts, with
 the same texts at every length. A draw of a share comes from its posterior distribution with Jeffreys' prior, which is
@@ -132,7 +133,8 @@ def headline(results: Results, method: str) -> Effective | None:
 def _text_passes(results: Results, method: str, lengths: Sequence[int]) -> tuple[Any, Any | None]:
     """Return whether the text passes at each length [lengths], and in each draw [draws, lengths]."""
     losses = np.array([results.find(method, TEXT, length)[0].scores for length in lengths])
-    loss = losses - losses[0]
+    own = results.find(OWN, TEXT, lengths[0])
+    loss = losses - (np.array(own[0].scores) if own else losses[0])
     count = loss.shape[1]
     means = loss.mean(1)
     if count < 2:
