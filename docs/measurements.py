@@ -383,6 +383,21 @@ def several_devices(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("huggingface")
+def huggingface(figures: dict[str, Any]) -> Rows:
+    cases = {
+        "rope": "training step, RoPE, relative to its own SDPA",
+        "fire": "training step, FIRE, relative to its own SDPA with RoPE and without a bias",
+        "t5": "training step, T5, relative to its own SDPA with T5's bias as a dense tensor",
+        "generate": "generating 256 tokens, RoPE, relative to its own time",
+    }
+    rows = [["measurement", "ratio (range)"]]
+    for name, text in cases.items():
+        found = figures[name]
+        rows.append([text, f"{found['ratio']:.2f} ({found['low']:.2f}-{found['high']:.2f})"])
+    return rows
+
+
 @table("scheduling")
 def scheduling(figures: dict[str, Any]) -> Rows:
     local, claims, writes = figures["on_this_machine"], figures["claims"], figures["writers"]
