@@ -38,6 +38,7 @@ ORDER = [
     {"studies"},
     {"speed", "huggingface"},
     {"reach"},
+    {"extend"},
     {"cli"},
     {"__main__"},
 ]

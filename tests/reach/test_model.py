@@ -184,7 +184,7 @@ def test_a_scaled_rotation_has_the_base_and_the_layout_of_the_model() -> None:
     assert choice_of("alibi", own) == choose(ALiBi)
     pattern = choice_of("pi:factor=4", choice_of("rope:base=50,layout=half*2+nope", None))
     assert [layer.name for layer in pattern.layers] == ["PI", "PI", "NoPE"]
-    assert choice_of("rope+nope", own).label == "RoPE+NoPE"  # a pattern is taken as it is
+    assert choice_of("rope+nope", own).label == "RoPE(base=500000.0, layout=half)+NoPE"
 
 
 def test_own_rotations_are_those_of_transformers() -> None:

@@ -41,6 +41,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "harness",
     "model",
     "reach",
+    "extend",
     "pretrained",
 )
 for number, name in enumerate(COMMANDS, 1):

@@ -1,5 +1,6 @@
 """Methods: the model as it is, or with one of our encodings in place of its own."""
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 
 from lengthwise.config import Choice, ConfigError, alternate
+from lengthwise.config.choices import split_layers
 from lengthwise.encodings import ENCODINGS
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
-from lengthwise.huggingface.replacement import encoding_of, own_encoding
+from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding
 from lengthwise.huggingface.saved import saved_choice
 from lengthwise.reach.grouped import without_copies
 from lengthwise.reach.plan import OWN
@@ -26,15 +28,21 @@ def own_choice(model: Any) -> Choice | None:
     if (replaced := encoding_of(model)) is not None:
         return replaced
     try:
-        return own_encoding(model.config)
+        return own_encoding(model.config, layout_of(model))
     except ConfigError:
         return None
 
 
-def choice_of(method: str, own: Choice | None) -> Choice:
+def choice_for(model: Any, method: str) -> Choice:
+    """Return the encoding of a method for a model, see `choice_of`."""
+    return choice_of(method, own_choice(model), int(model.config.num_hidden_layers))
+
+
+def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Choice:
     """Return the encoding of a method.
 
-    A rotation has the base, fraction and layout of the model's own, unless the method sets them.
+    A rotation has the base, fraction and layout of the model's own in the same layer, unless the method sets them. `layers`: how
+    many the model has.
 
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import RoPE
@@ -42,9 +50,28 @@ def choice_of(method: str, own: Choice | None) -> Choice:
     'PI(base=500000.0, layout=half, factor=4.0)'
     """
     choice = ENCODINGS.parse(method)
-    if own is None or choice.remaining_layers:
+    if own is None:
         return choice
-    return alternate(*(_inherit(choice, layer, method) for layer in own.layers))
+    texts = layer_texts(method)
+    period = math.lcm(len(texts), len(own.layers))
+    if layers is not None:
+        choice.require_layers(layers)
+        period = min(period, layers)
+    pairs = ((texts[n % len(texts)], own.layers[n % len(own.layers)]) for n in range(period))
+    return alternate(*(_inherit(ENCODINGS.parse(text), layer, text) for text, layer in pairs))
+
+
+def layer_texts(method: str) -> list[str]:
+    """Return the text of each layer of a pattern.
+
+    >>> layer_texts("rope:base=1e+6*2+nope")
+    ['rope:base=1e+6', 'rope:base=1e+6', 'nope']
+    """
+    texts: list[str] = []
+    for part in split_layers(method):
+        repeated = re.fullmatch(r"(.*[^*])\*(\d+)", part)
+        texts += [repeated[1]] * int(repeated[2]) if repeated else [part]
+    return texts
 
 
 def _inherit(choice: Choice, own: Choice, method: str) -> Choice:
@@ -74,9 +101,9 @@ def applied(model: Any, method: str, seed: int = 0) -> Iterator[Any]:
             "the model has an encoding of lengthwise already, so it can only be measured as it is; omit --methods"
         )
     elif isinstance(model, LengthwiseForCausalLM):
-        yield _rebuilt(model, choice_of(method, own_choice(model)))
+        yield _rebuilt(model, choice_for(model, method))
     else:
-        use(model, choice_of(method, own_choice(model)))
+        use(model, choice_for(model, method))
         try:
             yield model
         finally:

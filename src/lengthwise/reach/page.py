@@ -46,10 +46,19 @@ def lengths_of(measurements: Sequence[Results]) -> list[int]:
     return sorted({length for results in measurements for length in results.plan.lengths})
 
 
-def render(measurements: Sequence[Results]) -> bytes:
-    """Return the page as one HTML file without JavaScript. All texts of the files are escaped."""
+def render(
+    measurements: Sequence[Results],
+    heading: str = "How far do these models reach?",
+    texts: Sequence[str] = (),
+    first: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+) -> bytes:
+    """Return the page as one HTML file without JavaScript. All texts of the files are escaped.
+
+    `texts`: paragraphs before the explanation. `first`: further tables (caption, heads, rows of texts), before the others.
+    """
     series = series_of(measurements)
-    tables = [_effective_table(series, measurements)]
+    tables = [_table(caption, heads, [[*map(html.escape, row)] for row in rows]) for caption, heads, rows in first]
+    tables.append(_effective_table(series, measurements))
     for task in tasks_of(measurements):
         tables.append(_score_table(series, measurements, task))
         if task == TEXT:
@@ -58,8 +67,8 @@ def render(measurements: Sequence[Results]) -> bytes:
             tables += [_map(name, results, method, task) for name, results, method in series]
     tables.append(_skipped_table(series))
     return page(
-        "How far do these models reach?",
-        explanation(measurements),
+        heading,
+        [*texts, *explanation(measurements)],
         list(_panels(series, measurements)),
         [t for t in tables if t],
     )

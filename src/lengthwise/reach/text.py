@@ -22,18 +22,18 @@ class Text:
     sha256: str
 
 
-def read_text(path: Path) -> Text:
+def read_text(path: Path, option: str = "--text") -> Text:
     """Return the text of a UTF-8 file. Raises `ConfigError` for anything else."""
     try:
         data = regular_file.read(path, MAX_BYTES)
         return Text(path, data.decode(), hashlib.sha256(data).hexdigest())
     except OSError as error:
         raise ConfigError(
-            f"--text {path} cannot be read ({error.strerror or error}); name a text file of at most 1 GiB"
+            f"{option} {path} cannot be read ({error.strerror or error}); name a text file of at most 1 GiB"
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--text {path} is not UTF-8 (byte {error.start:,}); convert it, or name another text file"
+            f"{option} {path} is not UTF-8 (byte {error.start:,}); convert it, or name another text file"
         ) from None
 
 

@@ -1,0 +1,348 @@
+"""`lengthwise extend`: its report, training, interruptions, and bad input in one line."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from lengthwise.cli import main
+from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import RoPE
+from lengthwise.extend import unfinished
+from lengthwise.extend.plan import Tuning
+from lengthwise.extend.report import read
+from lengthwise.extend.tune import Windows, newest_checkpoint
+from lengthwise.huggingface import LengthwiseForCausalLM
+from lengthwise.huggingface.export import export
+from lengthwise.tasks import Text
+from lengthwise.training import build
+from tests.evaluation.pretrained_folder import change
+from tests.reach.models import folder, prose
+
+MEASURED = ("--text", "text.txt", "--lengths", "64,128,256", "--examples", 4, "--targets", 16)
+TUNED = ("--tune", "tune.txt", "--steps", 6, "--length", 96, "--accumulate", 2, "--warmup", 1, "--save-every", 2)
+TUNED += ("--learning-rate", 3e-3)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny model of 64 positions and two texts, in which commands run."""
+    change(folder(tmp_path / "tiny"), max_position_embeddings=64)
+    (tmp_path / "text.txt").write_text(prose(2000))
+    (tmp_path / "tune.txt").write_text(prose(2000, seed=1))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: Any) -> int:
+    return main(["extend", *map(str, words)])
+
+
+def weights(path: str) -> dict[str, torch.Tensor]:
+    return load_file(Path(path) / "model.safetensors")
+
+
+def test_one_method_without_training(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "tiny" / "tokenizer_config.json").chmod(0o400)
+    assert run("tiny", "--methods", "yarn:factor=4", *MEASURED, "--out", "new") == 0
+    said = capfd.readouterr().out
+    assert "Lost at 64 tokens (training length 64)" in said and "native" in said
+    assert not list(place.glob("*.unfinished")) and not list(place.glob(".*"))
+    model = AutoModelForCausalLM.from_pretrained("new")
+    assert model.config.rope_parameters["rope_type"] == "yarn" and model.config.max_position_embeddings == 256
+    assert (
+        AutoTokenizer.from_pretrained("new")("the").input_ids == AutoTokenizer.from_pretrained("tiny")("the").input_ids
+    )
+    report = read(Path("new/retention.json"))
+    (extended,) = report.models
+    assert report.original == 64 and report.plan.tuning is None and extended.built.folder == ""
+    assert [change.length for change in extended.changes] == [64, 128, 256]
+    for found in extended.changes:
+        (old,), (new,) = (r.find("own", "text", found.length) for r in (report.before, extended.after))
+        differences = [b - a for a, b in zip(old.scores, new.scores, strict=True)]
+        assert found.n == 4 and found.difference == pytest.approx(sum(differences) / 4, abs=1e-7)
+        assert found.low is not None and found.high is not None
+        assert min(differences) - 1 <= found.low <= found.difference <= found.high <= max(differences) + 1
+        assert found.after - found.before == pytest.approx(found.difference, abs=1e-7)
+        assert found.text in said.replace("\n", " ") or found.text.split()[0] in said
+    page = Path("new/retention.html").read_text()
+    for word in (
+        "What was lost, and what was gained?",
+        "yarn:factor=4",
+        "Settings",
+        "What it took",
+        "Lost at 64 tokens",
+    ):
+        assert word in page
+    assert "<script" not in page
+
+
+def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
+    assert run("tiny", "--methods", "pi:factor=2", *MEASURED, "--out", "new") == 0
+    words = ("reach", "tiny", *MEASURED, "--tasks", "text", "--methods", "own,pi:factor=2", "--output", "r.json")
+    assert main([str(word) for word in words]) == 0
+    from lengthwise.reach.results import read as read_results
+
+    report, reach = read(Path("new/retention.json")), read_results(Path("r.json"))
+    for length in (64, 128, 256):
+        assert report.before.find("own", "text", length)[0].scores == reach.find("own", "text", length)[0].scores
+        after = report.models[0].after.find("own", "text", length)[0].scores
+        assert after == pytest.approx(reach.find("pi:factor=2", "text", length)[0].scores, rel=1e-5)
+
+
+@pytest.mark.parametrize("lora", [(), ("--lora", 2)], ids=["full", "lora"])
+def test_training_changes_the_weights_and_the_encoding(
+    lora: tuple[Any, ...], place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    if lora:
+        pytest.importorskip("peft", reason="peft is not installed")
+    assert run("tiny", "--methods", "fire", *MEASURED, "--out", "start") == 0
+    assert run("tiny", "--methods", "yarn:factor=2,fire", *MEASURED, *TUNED, *lora, "--out", "new") == 0
+    assert sorted(path.name for path in (place / "new").iterdir()) == [
+        "fire",
+        "retention.html",
+        "retention.json",
+        "yarn-factor-2",
+    ]
+    report = read(Path("new/retention.json"))
+    for extended in report.models:
+        assert extended.changes[0].difference < 0, "the model has learned the words of the text"
+        assert extended.built.loss_steps == (1, 2, 3, 4, 5, 6) and extended.built.seconds > 0
+        assert extended.built.losses[-1] < extended.built.losses[0]
+    trained, start, own = weights("new/fire"), weights("start"), weights("tiny")
+    assert trained.keys() == start.keys() and weights("new/yarn-factor-2").keys() == own.keys()
+    encodings = [name for name in trained if "position_encodings" in name]
+    assert encodings and all(not torch.equal(trained[name], start[name]) for name in encodings)
+    for name in own:
+        is_trained = not lora or ("proj" in name and "embed" not in name)
+        assert torch.equal(weights("new/yarn-factor-2")[name], own[name]) != is_trained, name
+    loaded = AutoModelForCausalLM.from_pretrained("new/fire")
+    assert loaded.get_decoder().position_encodings
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize("lora", [(), ("--lora", 2)], ids=["full", "lora"])
+def test_an_exported_run_is_trained_further(
+    lora: tuple[Any, ...], place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = ModelConfig(d_model=32, num_layers=2, num_heads=2)
+    training = TrainingConfig(train_length=64, steps=1)
+    exported = Run(encoding=choose(RoPE), task=choose(Text), model=model, training=training)
+    export(exported, build(exported)[0], place / "run")
+    assert run("run", "--methods", "fire", *MEASURED, *TUNED, *lora, "--out", "new") == 0
+    capfd.readouterr()
+    (extended,) = read(Path("new/retention.json")).models
+    assert extended.built.form == "lengthwise" and extended.changes[0].difference < 0
+    loaded = AutoModelForCausalLM.from_pretrained("new")
+    assert type(loaded) is LengthwiseForCausalLM and loaded.config.encoding["is"] == "FIRE"
+
+
+def test_a_row_of_the_training_depends_on_the_seed_and_its_number_alone() -> None:
+    settings: dict[str, Any] = {"text_sha256": "", "length": 10, "learning_rate": 1.0, "warmup": 0, "save_every": 1}
+    one = Windows(range(1000), [7], Tuning(steps=4, batch_size=6, accumulate=1, **settings), 5)
+    two = Windows(range(1000), [7], Tuning(steps=9, batch_size=1, accumulate=3, **settings), 5)
+    other = Windows(range(1000), [7], Tuning(steps=9, batch_size=1, accumulate=3, **settings), 6)
+    assert len(one) == 24 and len(two) == 27
+    rows = [one[n]["input_ids"].tolist() for n in range(24)]
+    assert (
+        rows == [two[n]["input_ids"].tolist() for n in range(24)] != [other[n]["input_ids"].tolist() for n in range(24)]
+    )
+    assert all(row[0] == 7 and row[1:] == list(range(row[1], row[1] + 9)) for row in rows)
+    assert len({tuple(row) for row in rows}) > 20
+
+
+# ---- interruptions ------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_command_repeats_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of its steps is interrupted once, the command ends with the files of an uninterrupted one."""
+    words = ("tiny", "--methods", "pi:factor=2,nope", *MEASURED)
+    assert run(*words, "--out", "whole") == 0
+    capfd.readouterr()
+    calls: dict[str, list[str]] = {"write_start": [], "load_written": [], "write": []}
+
+    def interrupting(name: str) -> Any:
+        own = getattr(unfinished, name)
+
+        def call(*arguments: Any) -> Any:
+            calls[name].append(str(arguments[1]))
+            result = own(*arguments)
+            if calls[name].count(str(arguments[1])) == 1:
+                raise KeyboardInterrupt
+            return result
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(unfinished, name, interrupting(name))
+    for _ in range(20):
+        code = run(*words, "--out", "cut")
+        said = capfd.readouterr()
+        if code == 0:
+            break
+        assert code == 130 and "cut.unfinished, and the same command continues" in said.err
+        assert not (place / "cut").exists()
+    assert code == 0 and calls["write_start"] == ["pi:factor=2", "pi:factor=2", "nope", "nope"]
+    assert not (place / "cut.unfinished").exists()
+    for method in ("pi-factor-2", "nope"):
+        names = sorted(path.name for path in (place / "whole" / method).iterdir())
+        assert names == sorted(path.name for path in (place / "cut" / method).iterdir())
+        for name in names:
+            assert (place / "whole" / method / name).read_bytes() == (place / "cut" / method / name).read_bytes()
+    whole, cut = (read(Path(name) / "retention.json") for name in ("whole", "cut"))
+    assert [model.changes for model in whole.models] == [model.changes for model in cut.models]
+
+
+def test_unfinished_work_belongs_to_its_settings(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unfinished, "write_start", interrupt)
+        assert run("tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED, "--out", "new") == 130
+    assert "learning_rate 0.003 instead of 0.001" in refused(
+        capfd, "tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED[:-1], 0.001, "--out", "new"
+    )
+    assert "methods pi:factor=2 instead of nope; tuning" in refused(
+        capfd, "tiny", "--methods", "nope", *MEASURED, "--out", "new"
+    )
+    (place / "new.unfinished" / "plan.json").unlink()
+    expected = "new.unfinished is no unfinished work of lengthwise extend"
+    assert expected in refused(capfd, "tiny", "--methods", "nope", *MEASURED, "--out", "new")
+
+
+def test_an_incomplete_checkpoint_is_deleted(tmp_path: Path) -> None:
+    for step, state in ((5, '{"global_step": 5}'), (10, '{"global_step": 10}'), (15, '{"global'), (20, None)):
+        path = tmp_path / f"checkpoint-{step}"
+        path.mkdir()
+        if state is not None:
+            (path / "trainer_state.json").write_text(state)
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-10", "checkpoint-5"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [[], ["--lora", "2"]], ids=["full", "lora"])
+def test_a_killed_training_ends_with_the_same_weights(lora: list[str], place: Path) -> None:
+    words = ["tiny", "--methods", "fire", *map(str, MEASURED), *map(str, TUNED), *lora, "--out"]
+    words[words.index("--steps") + 1] = "24"
+
+    def command(out: str) -> list[str]:
+        return [sys.executable, "-m", "lengthwise", "extend", *words, out]
+
+    process = subprocess.Popen(command("cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    checkpoints, end = place / "cut.unfinished" / "work" / "fire" / "training", time.monotonic() + 200
+    while time.monotonic() < end and process.poll() is None and not (checkpoints / "checkpoint-6").exists():
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (checkpoints / "checkpoint-4" / "trainer_state.json").exists() and not (place / "cut").exists()
+    for out in ("cut", "whole"):
+        subprocess.run(command(out), check=True, stdout=subprocess.DEVNULL)
+    assert all(torch.equal(value, weights("whole")[name]) for name, value in weights("cut").items())
+    whole, cut = (read(Path(name) / "retention.json") for name in ("whole", "cut"))
+    assert whole.models[0].changes == cut.models[0].changes
+    assert whole.models[0].built.losses == cut.models[0].built.losses
+
+
+# ---- bad input ----------------------------------------------------------------------------------------------------
+
+
+def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
+    """What the command says about bad input, which is one line."""
+    capfd.readouterr()
+    assert run(*words) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("lengthwise: ") and said.err.count("\n") == 1 and "Traceback" not in said.err
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("tiny", "--methods", "yarn:factor=0.5"), "must be at least 1, got 0.5"),
+        (("tiny", "--methods", "yran"), "no encoding 'yran'"),
+        (("tiny", "--methods", "own"), "--methods names own, which is always measured"),
+        (("tiny", "--methods", ""), "--methods is empty"),
+        (("tiny", "--methods", "nope", "--lengths", "64k"), "--text text.txt has 7,"),
+        (("tiny", "--methods", "nope", "--tasks", "needle"), "--tasks must contain text"),
+        (("tiny", "--methods", "nope", "--tune", "text.txt"), "--tune and --text have the same content"),
+        (("tiny", "--methods", "nope", "--tune", "tune.txt", "--length", "64k"), "--tune has 7,"),
+        (("tiny", "--methods", "nope", "--tune", "none.txt"), "--tune none.txt cannot be read"),
+        (("tiny", "--methods", "nope", "--tune", "tune.txt", "--dtype", "float16"), "not trained in float16"),
+        (
+            ("tiny", "--methods", "nope", "--tune", "tune.txt", "--learning-rate", "0"),
+            "learning_rate must be more than 0",
+        ),
+        (("tiny", "--methods", "nope", "--steps", "9"), "--steps needs --tune"),
+        (("tiny", "--methods", "nope", "--recompute"), "--recompute needs --tune"),
+        (("tiny", "--methods", "nope", "--out", "tiny"), "tiny exists, and nothing is overwritten"),
+        (("tiny", "--methods", "nope", "--out", "no/where"), "there is no folder"),
+        (("missing", "--methods", "nope"), "missing does not exist"),
+        (("empty", "--methods", "nope"), "empty has no config.json"),
+        (("pickled", "--methods", "nope"), "a pickle can run code"),
+        (("code", "--methods", "nope"), "code in the folder, auto_map, is never run"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], message: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "empty").mkdir()
+    shutil.copytree(place / "tiny", place / "pickled")
+    (place / "pickled" / "model.safetensors").rename(place / "pickled" / "pytorch_model.bin")
+    change(
+        Path(shutil.copytree(place / "tiny", place / "code")), model_type="mine", auto_map={"AutoConfig": "mine.Mine"}
+    )
+    before = sorted(path.name for path in place.iterdir())
+    out = () if "--out" in words else ("--out", "new")
+    measured = MEASURED[:2] if {"--lengths"} & set(words) else MEASURED
+    assert message in refused(capfd, *words, *measured, *out)
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+def test_a_folder_with_our_encoding_is_not_extended_again(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("tiny", "--methods", "nope", *MEASURED, "--out", "new") == 0
+    said = refused(capfd, "new", "--methods", "yarn:factor=2", *MEASURED, "--out", "again")
+    assert "has an encoding of lengthwise already" in said
+
+
+def test_a_training_without_memory_says_what_to_do(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lengthwise.extend import tune
+
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(tune._InOrder, "training_step", full)
+    said = refused(capfd, "tiny", "--methods", "nope", *MEASURED, *TUNED, "--out", "new")
+    assert "out of memory while nope was trained on 1 × 96 tokens; take a smaller --batch-size" in said
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"format": 1, "plan": 3}', "\0", "[" * 100_000])
+def test_a_file_that_is_no_report_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "retention.json").write_text(content)
+    with pytest.raises(ConfigError, match="is not a report of lengthwise extend"):
+        read(tmp_path / "retention.json")
+
+
+def test_a_report_survives_a_round_trip(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("tiny", "--methods", "nope", *MEASURED, "--json", "--out", "new") == 0
+    assert json.loads(capfd.readouterr().out) == json.loads(Path("new/retention.json").read_text())
