@@ -344,3 +344,5 @@ def test_a_method_that_does_harm_at_the_shortest_length_reaches_nowhere() -> Non
     alone = replace(results, plan=replace(plan, methods=("nope",)), units=tuple(u for u in units if u.method == "nope"))
     length = effective(alone, "nope", "text")
     assert length is not None and length.text == "≥ 256"
+    length = effective(alone, "nope", "text", reference=results)
+    assert length is not None and length.text == "< 128"

@@ -170,6 +170,7 @@ def write(folder: Path, report: Report) -> None:
         "What was lost, and what was gained?",
         [at_training_length(report)],
         [(caption, heads, cells), ("What it took", *costs(report)), ("Settings", ["setting", "value"], named)],
+        report.before,
     )
     cache_folder.write(folder / PAGE, page)
     cache_folder.write(folder / JSON_FILE, f"{data}\n".encode())

@@ -51,14 +51,16 @@ def render(
     heading: str = "How far do these models reach?",
     texts: Sequence[str] = (),
     first: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+    reference: Results | None = None,
 ) -> bytes:
     """Return the page as one HTML file without JavaScript. All texts of the files are escaped.
 
     `texts`: paragraphs before the explanation. `first`: further tables (caption, heads, rows of texts), before the others.
+    `reference`: see `effective`.
     """
     series = series_of(measurements)
     tables = [_table(caption, heads, [[*map(html.escape, row)] for row in rows]) for caption, heads, rows in first]
-    tables.append(_effective_table(series, measurements))
+    tables.append(_effective_table(series, measurements, reference))
     for task in tasks_of(measurements):
         tables.append(_score_table(series, measurements, task))
         if task == TEXT:
@@ -171,13 +173,13 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return f"<div><table>{inside}</table></div>\n"
 
 
-def _effective_table(series: Series, measurements: Sequence[Results]) -> str:
+def _effective_table(series: Series, measurements: Sequence[Results], reference: Results | None) -> str:
     tasks = tasks_of(measurements)
     rows = []
     for name, results, method in series:
         claimed = "–" if results.model.claimed is None else f"{results.model.claimed:,}"
-        overall = headline(results, method)
-        cells = [effective(results, method, task) if task in results.plan.tasks else None for task in tasks]
+        overall = headline(results, method, reference)
+        cells = [effective(results, method, task, reference) if task in results.plan.tasks else None for task in tasks]
         rows.append(
             [
                 html.escape(name),

@@ -105,16 +105,21 @@ def position_losses(results: Results, method: str) -> tuple[int, list[tuple[int,
     return lengths[-1], [(start, over_texts(values), tokens) for start, values, tokens in cells]
 
 
-def effective(results: Results, method: str, task: str) -> Effective | None:
-    """Return the effective length of a method for a task; None if the shortest length was not measured."""
+def effective(results: Results, method: str, task: str, reference: Results | None = None) -> Effective | None:
+    """Return the effective length of a method for a task; None if the shortest length was not measured.
+
+    `reference`: the measurement whose method `own` cross-entropies are compared with, on the same texts. None: `results`.
+    """
     lengths = measured_lengths(results, method, task)
     if not lengths:
         return None
-    passed, draws = _text_passes(results, method, lengths) if task == TEXT else _shares(results, method, task, lengths)
+    passed, draws = (
+        _text_passes(results, method, lengths, reference) if task == TEXT else _shares(results, method, task, lengths)
+    )
     return _effective(lengths, _places(passed[None])[0], None if draws is None else _places(draws))
 
 
-def headline(results: Results, method: str) -> Effective | None:
+def headline(results: Results, method: str, reference: Results | None = None) -> Effective | None:
     """Return the effective length of a model: the smaller of those of the tasks text and needle, of those that were measured."""
     tasks = [task for task in HEADLINE if task in results.plan.tasks]
     common = [measured_lengths(results, method, task) for task in tasks]
@@ -122,7 +127,7 @@ def headline(results: Results, method: str) -> Effective | None:
         return None
     lengths = min(common, key=len)
     parts = [
-        _text_passes(results, method, lengths) if task == TEXT else _shares(results, method, task, lengths)
+        _text_passes(results, method, lengths, reference) if task == TEXT else _shares(results, method, task, lengths)
         for task in tasks
     ]
     place = min(int(_places(passed[None])[0]) for passed, _ in parts)
@@ -130,10 +135,12 @@ def headline(results: Results, method: str) -> Effective | None:
     return _effective(lengths, place, np.min(draws, axis=0) if len(draws) == len(parts) else None)
 
 
-def _text_passes(results: Results, method: str, lengths: Sequence[int]) -> tuple[Any, Any | None]:
+def _text_passes(
+    results: Results, method: str, lengths: Sequence[int], reference: Results | None
+) -> tuple[Any, Any | None]:
     """Return whether the text passes at each length [lengths], and in each draw [draws, lengths]."""
     losses = np.array([results.find(method, TEXT, length)[0].scores for length in lengths])
-    own = results.find(OWN, TEXT, lengths[0])
+    own = (reference or results).find(OWN, TEXT, lengths[0])
     loss = losses - (np.array(own[0].scores) if own else losses[0])
     count = loss.shape[1]
     means = loss.mean(1)
