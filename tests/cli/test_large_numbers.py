@@ -20,6 +20,8 @@ NEEDED = {
     "inspect": ["alibi"],
     "probe": ["attended-distance", "3f9a"],
     "pretrained": ["folder"],
+    "harness": ["copy", "--out", "tasks"],
+    "extend": ["folder", "--methods", "nope", "--text", "text.txt", "--out", "extended"],
     "reach": ["folder", "--text", "text.txt"],
     "tokenize": ["folder", "--output", "corpus"],
     "bench": [],

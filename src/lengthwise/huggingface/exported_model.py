@@ -9,6 +9,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lengthwise.attention.cache import KVCache
 from lengthwise.config import Choice, ConfigError, ModelConfig
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.huggingface.replacement import current_module
 from lengthwise.huggingface.saved import auto_map_of, saved_choice, write_module
 from lengthwise.models import Decoder, Mamba
 from lengthwise.models.mamba import MambaCache
@@ -80,6 +82,13 @@ class LengthwiseCache(Cache):
         raise ConfigError("the cache of a model of lengthwise cannot be emptied; create a new one")
 
 
+class AdaptableDecoder(Decoder):
+    """A decoder whose encodings peft may have wrapped, to train copies of them."""
+
+    def encoding_modules(self) -> list[PositionEncoding]:
+        return [current_module(module) for module in self.encodings]
+
+
 class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
     """A `Decoder` or a `Mamba` with the interface of transformers.
 
@@ -101,7 +110,7 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
             self.model = Mamba(architecture, **sizes)
         else:
             choice = saved_choice(config.encoding)
-            self.model = Decoder(architecture, choice, **sizes, train_length=config.train_length)
+            self.model = AdaptableDecoder(architecture, choice, **sizes, train_length=config.train_length)
         if architecture.tie_embeddings:
             self._tied_weights_keys = {"model.lm_head.weight": "model.token_embedding.weight"}
         self.post_init()

@@ -165,7 +165,7 @@ class Decoder(Model):
     @property
     def max_length(self) -> int | None:
         """The number of positions that the encodings support; None: any."""
-        return min((e.max_length for e in self._encodings() if e.max_length is not None), default=None)
+        return min((e.max_length for e in self.encoding_modules() if e.max_length is not None), default=None)
 
     @property
     def backends_used(self) -> set[str]:
@@ -177,11 +177,12 @@ class Decoder(Model):
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
-    def _encodings(self) -> list[PositionEncoding]:
+    def encoding_modules(self) -> list[PositionEncoding]:
+        """Return the encodings, one or one for each layer that has its own."""
         return cast(list[PositionEncoding], list(self.encodings))
 
     def _encoding(self, layer: int) -> PositionEncoding:
-        return self._encodings()[self.encoding_of_layer[layer]]
+        return self.encoding_modules()[self.encoding_of_layer[layer]]
 
     def forward(
         self,
@@ -284,7 +285,7 @@ class Decoder(Model):
         return span, Mask(tokens, past + tokens, True, documents)
 
     def _depends_on_length(self) -> bool:
-        return any(encoding.depends_on_length() for encoding in self._encodings())
+        return any(encoding.depends_on_length() for encoding in self.encoding_modules())
 
     def _scale_changed(self, cache: KVCache, past: int) -> bool:
         """Whether the first `past` tokens of the cache were processed under another scale than the current one."""
@@ -296,7 +297,7 @@ class Decoder(Model):
             now = document_lengths(positions, documents)[:, :past]
         return any(
             bool((effective_length_of(e, before) != effective_length_of(e, now)).any())
-            for e in self._encodings()
+            for e in self.encoding_modules()
             if e.depends_on_length()
         )
 
