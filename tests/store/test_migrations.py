@@ -300,8 +300,13 @@ VERSIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("newest", [1, 2])
-@pytest.mark.parametrize("statements", VERSIONS)
+@pytest.mark.parametrize(
+    ("statements", "newest"),
+    [
+        *((statements, 2) for statements in VERSIONS),
+        *((text, 1) for text in VERSIONS if "'7'" in text or "'2'" in text),
+    ],
+)
 def test_hostile_revisions(results: str, engine: Engine, second: Second, statements: str, newest: int) -> None:
     with engine.begin() as connection:
         for statement in statements.split("; "):

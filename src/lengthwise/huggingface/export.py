@@ -54,20 +54,24 @@ def hide_progress_bars() -> None:
 
 
 def require_exportable(run: Run, task: Task) -> None:
-    if task.vocab_size is None or task.vocab_size != task.output_size:
+    """Raise `ConfigError` for a run that a causal language model of transformers cannot stand for."""
+    label = run.task.label
+    if task.vocab_size is None:
         raise ConfigError(
-            f"{run.task.label} gives a model vectors, and transformers' causal language models take tokens; export a run of a task "
-            "with tokens, such as Text or Copy"
-            if task.vocab_size is None
-            else f"a causal language model predicts its input tokens, but {run.task.label} has {task.vocab_size} input tokens and "
+            f"{label} gives a model vectors, and transformers' causal language models take tokens; export a run of a task with "
+            "tokens, such as Text or Copy"
+        )
+    if task.vocab_size != task.output_size:
+        raise ConfigError(
+            f"a causal language model predicts its input tokens, but {label} has {task.vocab_size} input tokens and "
             f"{task.output_size} output tokens; export a run of another task"
         )
     tokens = torch.zeros(1, 4, dtype=torch.long)
     scheme = position_scheme_for(task, run.training.positions)
     if scheme.positions(tokens, None, torch.Generator(), training=False) is not None:
-        label = run.training.positions.label if run.training.positions else ""
+        name = run.training.positions.label if run.training.positions else type(scheme).__name__
         raise ConfigError(
-            f"{label} does not count tokens in tests, as transformers does; export a run with consecutive positions in tests"
+            f"{name} does not count tokens in tests, as transformers does; export a run with consecutive positions in tests"
         )
 
 
