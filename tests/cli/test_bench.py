@@ -14,7 +14,7 @@ from rich.console import Console
 from lengthwise.cli.bench import tables
 from lengthwise.speed import measure
 from lengthwise.speed.plot import seconds_text
-from lengthwise.speed.results import as_text, read
+from lengthwise.speed.results import read
 from tests.speed.measurements import results
 
 Call = Callable[..., Any]
@@ -179,8 +179,8 @@ def test_files_of_another_kind_are_not_overwritten(here: Call, clock: Any, tmp_p
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     a, b = tmp_path / "a.json", tmp_path / "b.json"
-    a.write_text(as_text(results(1)))
-    b.write_text(as_text(results(2, factor={"FIRE": 1.3}, lengths=(512, 1024))))
+    a.write_text(results(1).to_json("cells"))
+    b.write_text(results(2, factor={"FIRE": 1.3}, lengths=(512, 1024)).to_json("cells"))
     return a, b
 
 
@@ -217,8 +217,8 @@ def test_a_comparison_as_json(here: Call, pair: tuple[Path, Path]) -> None:
 def test_a_hostile_file_cannot_write_to_the_terminal(here: Call, tmp_path: Path) -> None:
     evil = results(1)
     cells = [dataclasses.replace(c, encoding="\x1b[31mFIRE\n") if c.encoding == "FIRE" else c for c in evil.cells]
-    (tmp_path / "a.json").write_text(as_text(dataclasses.replace(evil, cells=tuple(cells))))
-    (tmp_path / "b.json").write_text(as_text(results(2)))
+    (tmp_path / "a.json").write_text(dataclasses.replace(evil, cells=tuple(cells)).to_json("cells"))
+    (tmp_path / "b.json").write_text(results(2).to_json("cells"))
     ran = here("bench", "--compare", tmp_path / "a.json", tmp_path / "b.json")
     assert ran.code == 0
     assert "\x1b" not in ran.out and "\\x1b[31mFIRE\\n at 256" in " ".join(ran.out.split())

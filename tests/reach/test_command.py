@@ -25,6 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+TINY_RUN = ("--steps", "2", "--seeds", "1", "--d-model", "16", "--num-layers", "2")
 SMALL = ("--text", "text.txt", "--lengths", "256,512", "--examples", 2, "--depths", 2, "--tasks", "text,needle")
 
 
@@ -171,20 +172,7 @@ def test_damaged_files_are_refused(place: Path, capfd: pytest.CaptureFixture[str
 @pytest.mark.slow
 def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By its key, and exported: the same scores. A method takes the place of its encoding."""
-    settings = [
-        "--train-length",
-        "64",
-        "--lengths",
-        "64",
-        "--steps",
-        "2",
-        "--seeds",
-        "1",
-        "--d-model",
-        "16",
-        "--num-layers",
-        "2",
-    ]
+    settings = [*TINY_RUN, "--train-length", "64", "--lengths", "64"]
     assert main(["compare", "rope", "--text", "text.txt", *settings, "--results", "results"]) == 0
     with open_results("results", create=False) as store:
         (row,) = store.runs()
@@ -204,20 +192,7 @@ def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_whose_tokens_stand_for_no_text(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    settings = [
-        "--train-length",
-        "8",
-        "--lengths",
-        "8",
-        "--steps",
-        "2",
-        "--seeds",
-        "1",
-        "--d-model",
-        "16",
-        "--num-layers",
-        "2",
-    ]
+    settings = [*TINY_RUN, "--train-length", "8", "--lengths", "8"]
     assert main(["compare", "rope", "--task", "parity", *settings, "--results", "results"]) == 0
     with open_results("results", create=False) as store:
         (row,) = store.runs()

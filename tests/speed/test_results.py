@@ -11,16 +11,16 @@ import pytest
 
 from lengthwise.config import ConfigError
 from lengthwise.speed.plan import Question
-from lengthwise.speed.results import MAX_BYTES, Cell, as_text, read
+from lengthwise.speed.results import MAX_BYTES, Cell, read
 from lengthwise.speed.summary import Ratio, interval_rank, median_ratio, ratio_of
 from tests.speed.measurements import results
 
 
 def test_round_trip(tmp_path: Path) -> None:
     before = results(1)
-    (tmp_path / "a.json").write_text(as_text(before))
+    (tmp_path / "a.json").write_text(before.to_json("cells"))
     assert read(tmp_path / "a.json") == before
-    assert len(as_text(before).splitlines()) == len(before.cells) + 8
+    assert len(before.to_json("cells").splitlines()) == len(before.cells) + 8
 
 
 def test_ratios_are_those_of_the_same_round() -> None:
@@ -60,7 +60,7 @@ def test_few_rounds_have_no_interval() -> None:
 
 
 def changed(*path: Any, value: Any) -> str:
-    data = json.loads(as_text(results(1)))
+    data = json.loads(results(1).to_json("cells"))
     part = data
     for name in path[:-1]:
         part = part[name]
@@ -68,7 +68,7 @@ def changed(*path: Any, value: Any) -> str:
     return json.dumps(data)
 
 
-CELL = json.loads(as_text(results(1)))["cells"][1]
+CELL = json.loads(results(1).to_json("cells"))["cells"][1]
 HOSTILE = {
     "empty": ("", "not JSON"),
     "list": ("[1]", "must be an object"),
@@ -77,9 +77,9 @@ HOSTILE = {
     "deep settings": (changed("cells", 1, "settings", value=json.loads("[" * 30 + "]" * 30)), "20 deep"),
     "deep in settings": (changed("cells", 1, "settings", "x", value=json.loads("[" * 30 + "]" * 30)), "20 deep"),
     "not a number": (changed("cells", 1, "forward", value=[math.nan] * 12), "must be finite, got NaN"),
-    "infinite": (as_text(results(1)).replace('"forward": [', '"forward": [1e999, ', 1), "finite number"),
-    "huge": (as_text(results(1)).replace('"forward": [', f'"forward": [{"9" * 5000}, ', 1), "not JSON"),
-    "twice": (as_text(results(1)).replace('"format": 1', '"format": 1, "format": 1'), "same name twice"),
+    "infinite": (results(1).to_json("cells").replace('"forward": [', '"forward": [1e999, ', 1), "finite number"),
+    "huge": (results(1).to_json("cells").replace('"forward": [', f'"forward": [{"9" * 5000}, ', 1), "not JSON"),
+    "twice": (results(1).to_json("cells").replace('"format": 1', '"format": 1, "format": 1'), "same name twice"),
     "format": (changed("format", value=2), "format must be 1, got 2"),
     "unknown": (changed("spede", value=2), "no setting 'spede'"),
     "unknown in a cell": (changed("cells", 0, "forwards", value=[]), "did you mean 'forward'?"),
@@ -90,7 +90,7 @@ HOSTILE = {
     "negative": (changed("cells", 1, "forward", value=[-1.0] * 12), "more than 0 seconds"),
     "zero": (changed("cells", 0, "training", value=[0] * 12), "more than 0 seconds"),
     "more rounds": (
-        as_text(results(1, rounds=13)).replace('"rounds": 13', '"rounds": 12'), "has more times than rounds"
+        results(1, rounds=13).to_json("cells").replace('"rounds": 13', '"rounds": 12'), "has more times than rounds"
     ),
     "other rounds": (changed("cells", 1, value=CELL | {"forward": [1] * 11, "training": [1] * 11}), "as many times as NoPE"),
     "no baseline": (changed("cells", 0, "encoding", value="Other"), "as many times as NoPE"),

@@ -1,6 +1,7 @@
 """The base class of configurations: fields with checked types, and strict conversion from and to JSON."""
 
 import dataclasses
+import json
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -48,6 +49,14 @@ class Config:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data with every default written out."""
         return {f.name: _data(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def to_json(self, member: str) -> str:
+        """Return the text of a JSON file with one line for each setting, and one for each entry of the list `member`, the last."""
+        data = self.to_data()
+        entries = ",\n".join(f"    {json.dumps(entry, allow_nan=False)}" for entry in data.pop(member))
+        members = [f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in data.items()]
+        members.append(f'  "{member}": [\n{entries}\n  ]' if entries else f'  "{member}": []')
+        return "{\n" + ",\n".join(members) + "\n}\n"
 
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:

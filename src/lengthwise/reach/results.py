@@ -114,15 +114,7 @@ class Results(Config):
 
 def write(path: Path, results: Results) -> None:
     """Write the file atomically: one line for each unit."""
-    data = results.to_data()
-    units = ",\n".join(f"    {_line(unit)}" for unit in data.pop("units"))
-    members = [f"  {json.dumps(name)}: {_line(value)}" for name, value in data.items()]
-    members.append(f'  "units": [\n{units}\n  ]' if units else '  "units": []')
-    cache_folder.write(path, ("{\n" + ",\n".join(members) + "\n}\n").encode())
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    cache_folder.write(path, results.to_json("units").encode())
 
 
 def read(path: Path) -> Results:

@@ -147,19 +147,6 @@ class Results(Config):
         return [own / other for own, other in zip(cell.times(kind), baseline.times(kind), strict=True)]
 
 
-def as_text(results: Results) -> str:
-    """Return the file's text: one line for each cell."""
-    data = results.to_data()
-    cells = ",\n".join(f"    {_line(cell)}" for cell in data.pop("cells"))
-    members = [f"  {json.dumps(name)}: {_line(value)}" for name, value in data.items()]
-    members.append(f'  "cells": [\n{cells}\n  ]' if cells else '  "cells": []')
-    return "{\n" + ",\n".join(members) + "\n}\n"
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
-
-
 def read(path: Path) -> Results:
     """Return the results in a file. Raise `ConfigError` if it is not a file that `lengthwise bench --output` writes."""
     try:

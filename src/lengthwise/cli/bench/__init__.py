@@ -147,10 +147,8 @@ def _measure(question: Question) -> tuple["Results", KeyboardInterrupt | None]:
 
 def _save(results: "Results", output: Path | None, plot: Path | None) -> None:
     """Write the files, each in one step: it is complete or absent."""
-    from lengthwise.speed.results import as_text
-
     if output is not None:
-        cache_folder.write(output, as_text(results).encode())
+        cache_folder.write(output, results.to_json("cells").encode())
     if plot is not None:
         from lengthwise.speed.plot import file_content
 
@@ -159,10 +157,9 @@ def _save(results: "Results", output: Path | None, plot: Path | None) -> None:
 
 def _print(results: "Results", as_json: bool) -> None:
     from lengthwise.cli.bench.tables import result_parts
-    from lengthwise.speed.results import as_text
 
     if as_json:
-        print(as_text(results), end="")
+        print(results.to_json("cells"), end="")
         return
     console = stdout()
     for part in result_parts(results):
