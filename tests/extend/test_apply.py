@@ -172,7 +172,7 @@ def test_what_transformers_computes_differently_is_not_written_natively(
         )
     model = model_of("llama")
     form, loaded = written(model, "yarn:factor=4", tmp_path / "out")
-    assert form == "lengthwise"
+    assert form == "lengthwise, because transformers computes something else"
     require_logits_of_use(loaded, model, "yarn:factor=4")
 
 

@@ -29,6 +29,7 @@ from lengthwise.models.conversion import rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 
 NATIVE, OWN_TYPE = "native", "lengthwise"
+DIFFERENT = "lengthwise, because transformers computes something else"
 COMPUTED_BY_TRANSFORMERS = ("RoPE", "PI", "YaRN", "Llama3", "PRoPE")
 """Encodings of which transformers has a rotation that does not depend on the length of the text."""
 COPIED = (*TOKENIZER_FILES, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -94,7 +95,7 @@ def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausal
 
 
 def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, folder: Path) -> str:
-    """Write the model with a method into a new folder, and return its form: native or lengthwise.
+    """Write the model with a method into a new folder, and return its form: `NATIVE`, `OWN_TYPE` or `DIFFERENT`.
 
     `seed`: of the parameters of an encoding that has some. `longest`: the length that the model will be trained for, if the
     method has no factor. What was written is loaded again, and must give the same logits as the model in memory.
@@ -122,7 +123,7 @@ def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, fo
         if all(getattr(found, "agrees", False) for found in compare_angles(*_described(folder))):
             return NATIVE
     except Unequal:
-        pass  # transformers has the settings, but computes something else
+        pass  # the form that is returned says so
     finally:
         model.config = own
     shutil.rmtree(folder)
@@ -132,7 +133,7 @@ def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, fo
         write_folder(model, pretrained.folder, folder, None, dtype)
     finally:
         unuse(model)
-    return OWN_TYPE
+    return DIFFERENT
 
 
 def write_folder(
