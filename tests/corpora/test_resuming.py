@@ -66,13 +66,10 @@ def run_script(script: Path, *words: object, kill_at: float | None = None) -> fl
     return time.monotonic() - start if process.returncode == 0 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokenizer", "workers", "kills"),
-    [
-        ("bytes", 1, 2),
-        pytest.param("bpe:300", 3, 8, marks=pytest.mark.slow),
-        pytest.param("bytes", 1, 20, marks=pytest.mark.slow),
-    ],
+    [("bpe:300", 3, 8), ("bytes", 1, 20)],
 )
 def test_kills_at_random_moments_change_nothing(tmp_path: Path, tokenizer: str, workers: int, kills: int) -> None:
     source = json_lines(tmp_path / "a.jsonl", [story(n) for n in range(120)])

@@ -117,6 +117,7 @@ def test_no_kernel_is_asked_for(run_with_stub, hostile):
     assert said == ["sdpa", "sdpa", "eager", "eager", "sdpa"]
 
 
+@pytest.mark.slow
 def test_without_our_arguments_it_would_be(run_with_stub, hostile):
     """The stub is what transformers takes for `kernels`, and the folders do ask."""
     said, asked = run_with_stub(CONTROL, *hostile)

@@ -145,6 +145,7 @@ def test_a_pattern_has_the_base_and_layout_of_each_layer() -> None:
     assert dict(choice_for(other_model("cohere"), "pi").settings)["layout"] == "interleaved"
 
 
+@pytest.mark.slow
 def test_a_program_without_lengthwise_loads_a_native_folder(tmp_path: Path) -> None:
     model = model_of("llama")
     written(model, "ntkbyparts:factor=4", tmp_path / "out")

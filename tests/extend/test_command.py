@@ -103,7 +103,7 @@ def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
         assert after == pytest.approx(reach.find("pi:factor=2", "text", length)[0].scores, rel=1e-5)
 
 
-@pytest.mark.parametrize("lora", [(), ("--lora", 2)], ids=["full", "lora"])
+@pytest.mark.parametrize("lora", [(), pytest.param(("--lora", 2), marks=pytest.mark.slow)], ids=["full", "lora"])
 def test_training_changes_the_weights_and_the_encoding(
     lora: tuple[Any, ...], place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +135,7 @@ def test_training_changes_the_weights_and_the_encoding(
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [(), ("--lora", 2)], ids=["full", "lora"])
 def test_an_exported_run_is_trained_further(
     lora: tuple[Any, ...], place: Path, capfd: pytest.CaptureFixture[str]
@@ -168,6 +169,7 @@ def test_a_row_of_the_training_depends_on_the_seed_and_its_number_alone() -> Non
 # ---- interruptions ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_repeats_nothing(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

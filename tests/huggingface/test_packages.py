@@ -117,6 +117,7 @@ def exported(task: Any, folder: Path, **options: Any) -> tuple[Any, Any, Any]:
     return HFLM(pretrained=loaded, tokenizer=tokenizer, max_length=128, device="cpu", **options), own.eval(), task
 
 
+@pytest.mark.slow
 def test_lm_evaluation_harness_decodes_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     choices = [choose(Copy), choose(Reverse)]

@@ -66,6 +66,7 @@ def test_places_that_are_given():
     require([1, 1], "FIRE", given="positions and documents", dynamic=True, fullgraph=True, lengths=[17, 50])
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_that_calls_attend():
     require([1, 2, 2], "RoPE", whose="another", fullgraph=True, lengths=[17, 50, 33])
 

@@ -16,6 +16,11 @@ __all__ = ["postgres"]
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
 def where(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     """Where an empty store can be opened."""
+    return empty_store(request, tmp_path)
+
+
+def empty_store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    """Where an empty store of the kind in `request.param` can be opened."""
     if request.param == "sqlite":
         return str(tmp_path / "results")
     url: str = request.getfixturevalue("postgres")

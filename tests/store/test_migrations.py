@@ -26,12 +26,19 @@ from lengthwise.store import (
 from lengthwise.store.databases import postgresql
 from tests.postgres_server import needs_postgres
 from tests.store import second_revision
+from tests.store.conftest import empty_store
 from tests.store.second_revision import second_tables, write_revisions
 
 KEYS = [f"{n:016x}" for n in range(3)]
 HOW = """the revisions in store/migrations/versions do not make the tables of store/schema.py. After an intended change of the
 tables, add the next revision and raise REVISION in schema.py (CONTRIBUTING.md, "A change of the tables")."""
 Second = Callable[..., Path]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[needs_postgres, pytest.mark.slow])])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store can be opened."""
+    return empty_store(request, tmp_path)
 
 
 @pytest.fixture

@@ -12,8 +12,16 @@ from pathlib import Path
 import pytest
 
 from lengthwise.store import Store, open_store
+from tests.postgres_server import needs_postgres
+from tests.store.conftest import empty_store
 
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[needs_postgres, pytest.mark.slow])])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store can be opened."""
+    return empty_store(request, tmp_path)
 
 
 @pytest.fixture

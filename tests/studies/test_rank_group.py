@@ -191,6 +191,7 @@ class OwnBias(PositionEncoding):
 """
 
 
+@pytest.mark.slow
 def test_own_code_prints_only_in_the_first_process(
     study_file: StudyFile, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

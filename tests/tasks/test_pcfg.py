@@ -96,7 +96,7 @@ def test_the_set_has_the_sizes_asked_for():
         assert len(task.all_examples(n)) == task.sizes[n]
 
 
-@pytest.mark.parametrize("length", [1, 3, 9, 20])
+@pytest.mark.parametrize("length", [1, pytest.param(3, marks=pytest.mark.slow), 9, 20])
 def test_no_question_and_no_string_occurs_twice(length):
     task = PCFG()
     pairs = task.pairs(task.pack(task.all_examples(length)))
@@ -117,6 +117,7 @@ def test_texts_are_below_500_letters():
     assert 490 < max(sizes) < 500
 
 
+@pytest.mark.slow
 def test_symbols_and_sizes_of_strings_are_uniform():
     task = PCFG()
     sizes, symbols = Counter(), Counter()

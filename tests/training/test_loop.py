@@ -59,9 +59,11 @@ def stop_after(steps):
             marks=pytest.mark.slow,
         ),
         a_run(positions=choose(Randomized, max_length=30), accumulation=2, min_length=2),
-        a_run(encoding=Learned, positions=choose(Shift, max_shift=9)),
-        a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2),
-        a_run(model={"dropout": 0.1}, accumulation=2, min_length=2, train_examples=20),
+        pytest.param(a_run(encoding=Learned, positions=choose(Shift, max_shift=9)), marks=pytest.mark.slow),
+        pytest.param(a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2), marks=pytest.mark.slow),
+        pytest.param(
+            a_run(model={"dropout": 0.1}, accumulation=2, min_length=2, train_examples=20), marks=pytest.mark.slow
+        ),
     ],
     ids=[
         "FIRE",
