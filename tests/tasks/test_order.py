@@ -40,8 +40,12 @@ def test_of_more_than_memory_holds():
 
 @pytest.mark.parametrize(
     ("size", "times"),
-    [(5, 1000), pytest.param(24, 1200, marks=pytest.mark.slow), pytest.param(24, 4800, marks=pytest.mark.slow), pytest.param(100, 20_000, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        (5, 1000),
+        pytest.param(24, 4800, marks=pytest.mark.slow),
+        pytest.param(100, 20_000, marks=pytest.mark.slow),
+    ],
+)
 def test_all_things_are_equally_frequent_at_a_place(size, times):
     """And so are neighbours: chi-squared over many orders, at most five standard deviations above its mean."""
     first, second = torch.zeros(size), torch.zeros(size, size)
