@@ -142,7 +142,7 @@ def test_one_seed_is_said(make_row: Make, make_score: Make) -> None:
 
 def test_best_is_bold_and_what_is_not_apart_is_tinted(quickstart: Findings) -> None:
     task = quickstart.tasks[0]
-    cells = {s.label: [page.cell_of(task, s.point_at(n), n)["kind"] for n in task.lengths] for s in task.series}
+    cells = {s.label: [page.cell_of(s.point_at(n), task.best(n))["kind"] for n in task.lengths] for s in task.series}
     assert cells["FIRE"][3] == "best"
     assert cells["KerpleLog"][3] == "near"
     assert cells["Sinusoidal"] == [""] * 4
@@ -162,7 +162,7 @@ def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
     runs, scores = make_rows()
     level = [dataclasses.replace(s, mean=0.0) if (s.metric, s.length) == ("exact match", 160) else s for s in scores]
     task = from_rows([], runs, level).tasks[1]
-    kinds = [[page.cell_of(task, s.point_at(n), n)["kind"] for s in task.series] for n in (80, 160)]
+    kinds = [[page.cell_of(s.point_at(n), task.best(n))["kind"] for s in task.series] for n in (80, 160)]
     assert kinds[0].count("best") == 1
     assert kinds[1] == [""] * 7
     wrong = [dataclasses.replace(s, mean=0.0) if s.metric == "exact match" else s for s in scores]
@@ -177,7 +177,7 @@ def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     text = [dataclasses.replace(s, facts=floors) if s.metric == "cross-entropy" else s for s in scores]
     found = from_rows([], runs, text)
     task = found.tasks[0]
-    assert page.cell_of(task, task.series[1].point_at(128), 128)["kind"] == "", (
+    assert page.cell_of(task.series[1].point_at(128), task.best(128))["kind"] == "", (
         "1.902 of Sinusoidal, where FIRE has 1.807"
     )
     whole = render(found)

@@ -69,9 +69,10 @@ def findings(store: "Store", study: str | None = None) -> Findings:
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
     """Return when a study last listed each run, in Unix seconds, by key. Runs that no study lists are omitted."""
     times: dict[str, float] = {}
+    members = store.members()
     for study in studies:
-        for run in store.runs(study.name):
-            times[run.key] = max(times.get(run.key, 0.0), study.updated)
+        for key in members.get(study.name, ()):
+            times[key] = max(times.get(key, 0.0), study.updated)
     return times
 
 
@@ -114,8 +115,11 @@ def from_rows(
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
+        questions: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # those that differ only in the length
         for asked in run.asked:
             question = {k: v for k, v in asked.items() if k != "length"}
+            questions.setdefault(canonical(question), (question, []))[1].append(asked)
+        for question, lengths in questions.values():
             whole, part = (
                 canonical([run.task, run.metric, run.better, run.unit, first_train_length(run), some, question])
                 for some in (shared, rest)
@@ -127,7 +131,7 @@ def from_rows(
                     panel = panels[identity] = alike[part][identity] = _Panel(
                         run, flat(shared | {"question": question})
                     )
-                panel.add(run, asked["length"], answers.get((run.key, canonical(asked))))
+                panel.add(run, {asked["length"]: answers.get((run.key, canonical(asked))) for asked in lengths})
     titles = _titles(
         [p.first.task for p in panels.values()],
         [p.settings for p in panels.values()],
@@ -162,14 +166,16 @@ class _Panel:
         self.scores: dict[str, dict[int, list[tuple[RunRow, ScoreRow]]]] = {}
         self.encodings: dict[str, RunRow] = {}
 
-    def add(self, run: "RunRow", length: int, score: "ScoreRow | None") -> None:
+    def add(self, run: "RunRow", scores: "Mapping[int, ScoreRow | None]") -> None:
+        """Add a run with its scores by length, None for those that it does not have yet."""
         self.runs[run.key] = run
-        self.lengths.add(length)
+        self.lengths.update(scores)
         series = series_of(run)
         self.encodings.setdefault(series, run)
         by_length = self.scores.setdefault(series, defaultdict(list))
-        if score is not None:
-            by_length[length].append((run, score))
+        for length, score in scores.items():
+            if score is not None:
+                by_length[length].append((run, score))
 
     def findings(
         self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"], times: Mapping[str, LastUse]

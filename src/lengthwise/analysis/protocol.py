@@ -78,5 +78,4 @@ def mixer_of(run: "RunRow") -> str | None:
     return (run.config.get("model") or {}).get("mixer")
 
 
-def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode

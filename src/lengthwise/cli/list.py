@@ -2,13 +2,14 @@
 
 import dataclasses
 import importlib
+from collections import defaultdict
 from itertools import chain
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from lengthwise.cli.options import DEFAULT_PLACE, Place
-from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, print_table, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
 from lengthwise.metrics import Metric
 from lengthwise.values import unlisted
@@ -190,12 +191,15 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     with place.open() as store:
         studies = store.studies()
         listed = listing_times(store, studies)
-        members = {one.name: [run.key for run in store.runs(one.name)] for one in studies}
+        members = {name: keys for name, keys in store.members().items() if name in {one.name for one in studies}}
         runs = store.runs()
         rows = list(runs) if study is None else store.runs(study)
         store_name = store.name
     rows = [row for row in rows if row.status == "failed" or not failed]
-    studies_of = {row.key: [name for name, keys in members.items() if row.key in keys] for row in rows}
+    studies_of: dict[str, list[str]] = defaultdict(list)
+    for name, keys in members.items():
+        for key in keys:
+            studies_of[key].append(name)
     if study is None:  # in the order of the studies' lists, and then the runs that no study lists
         order = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(members.values())))}
         rows.sort(key=lambda row: (order.get(row.key, len(order)), row.task, row.label, row.seed))
@@ -219,27 +223,21 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
         differences(columns, settings, [last_use(row, listed) for row in rows]),
         strict=True,
     )
-    show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
+    show_studies = study is None and len({name for row in rows for name in studies_of[row.key]}) > 1
     texts = [column(name, overflow="fold") for name in (*(["study"] if show_studies else []), "encoding", "task")]
     numbers = [column(name, justify="right") for name in ("seed", "training length", "steps")]
-    table = plain_table(column("key", style="bold", overflow="fold"), *texts, *numbers, "status")
+    lines = []
     for row, note in zip(rows, (", ".join(filter(None, pair)) for pair in notes), strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
         status += f" on {(row.worker or '').partition(':')[0]}" if row.status == "running" else ""
         status += ", in no study" if row.key not in listed else ""
-        table.add_row(
-            row.key[:8],
-            *([", ".join(studies_of[row.key]) or "–"] if show_studies else []),
-            f"{row.label} ({note})" if note else row.label,
-            row.task,
-            f"{row.seed}",
-            f"{row.train_length}",
-            f"{done}/{steps}",
-            status,
-        )
-    stdout().print(table)
+        study_names = [", ".join(studies_of[row.key]) or "–"] if show_studies else []
+        label = f"{row.label} ({note})" if note else row.label
+        values = [label, row.task, f"{row.seed}", f"{row.train_length}", f"{done}/{steps}", status]
+        lines.append([row.key[:8], *study_names, *values])
+    print_table([column("key", style="bold", overflow="fold"), *texts, *numbers, column("status")], lines)
 
 
 def _list_studies(place: Place, json: bool) -> None:

@@ -117,12 +117,13 @@ def _remove_stale_drafts(folder: Path) -> None:
 def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
     drawn = any(math.isfinite(p.mean) for s in task.series for p in s.points)
     longest = max(task.lengths)
+    best = {length: task.best(length) for length in task.lengths}
     lines = [
         {
             "label": series.label,
             "remark": remark(task, series),
             "look": looks[series.label],
-            "cells": [cell_of(task, series.point_at(length), length) for length in task.lengths],
+            "cells": [cell_of(series.point_at(length), best[length]) for length in task.lengths],
         }
         for series in task.ranked(longest)
     ]
@@ -211,10 +212,10 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
     ]
 
 
-def cell_of(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any]:
+def cell_of(point: Point | None, best: Point | None) -> dict[str, Any]:
+    """Return a cell of the table of scores. `best`: the best point at its length, if there is one."""
     if point is None:
         return {"mean": "–", "spread": "", "sort": "", "kind": "empty", "title": "no score yet"}
-    best = task.best(length)
     kind = ""
     if best is not None and math.isfinite(point.mean):
         if figure(point.mean) == figure(best.mean):
@@ -225,7 +226,7 @@ def cell_of(task: TaskFindings, point: Point | None, length: int) -> dict[str, A
     return {
         "mean": figure(point.mean),
         "spread": spread(point.interval),
-        "sort": repr(point.mean) if math.isfinite(point.mean) else "",
+        "sort": f"{point.mean:.8g}" if math.isfinite(point.mean) else "",
         "kind": kind,
         "title": "; ".join(filter(None, [interval_text(point.interval), count_text(point), by_seed])),
     }

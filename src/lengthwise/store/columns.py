@@ -5,24 +5,27 @@ A row with a cell that fails was damaged, or another program wrote it. Such a ro
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table
 
 from lengthwise.probes import PROBES as KNOWN_PROBES
-from lengthwise.store.checks import Unreadable, escaped, within
+from lengthwise.store.checks import Check, Unreadable, escaped, within
 from lengthwise.store.errors import StoreWarning, Unstorable
 from lengthwise.store.shapes import GENERATED
 
 
 def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield the readable rows of a table with their cells as Python values, and warn about the others."""
+    names: tuple[str, ...] = ()
     for row in rows:
-        cells = row._mapping
+        names = names or row._fields  # all rows have the same ones
         try:
-            values = _checked(table, cells)
+            values = _checked(table, names, row)
         except Unreadable as error:
+            cells = row._mapping
             name = " ".join(escaped(cells[column.name]) for column in table.primary_key if column.name != "study")
             warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=2)
         else:
@@ -32,17 +35,29 @@ def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
 def require_readable(table: Table, cells: Mapping[str, Any], described: str) -> None:
     """Raise `Unstorable` for a row that could not be read back after it was stored."""
     try:
-        _checked(table, cells)
+        _checked(table, tuple(cells), tuple(cells.values()))
     except Unreadable as error:
         raise Unstorable(f"{described} cannot be stored, {error}") from None
 
 
-def _checked(table: Table, cells: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(table: Table, names: tuple[str, ...], cells: Sequence[Any]) -> dict[str, Any]:
     """Return the checked cells. Columns without a check are left out."""
-    checks = {name: table.c[name].info["check"] for name in cells if name in table.c and table.c[name].info}
-    values = {name: within(f"whose {name}", check, cells[name]) for name, check in checks.items()}
+    values, name = {}, ""
+    try:
+        for name, place, check in _checks(table, names):
+            values[name] = check(cells[place])
+    except Unreadable:
+        within(f"whose {name}", check, cells[place])
+        raise
     _check_row(table.name, values)
     return values
+
+
+@cache
+def _checks(table: Table, names: tuple[str, ...]) -> list[tuple[str, int, Check]]:
+    """Return the columns that have a check, with their places among `names`. Tables of thousands of rows are read."""
+    found = ((name, place, table.c[name].info.get("check")) for place, name in enumerate(names) if name in table.c)
+    return [(name, place, check) for name, place, check in found if check is not None]
 
 
 def is_readable(table: Table, row: Any) -> bool:

@@ -14,6 +14,7 @@ from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, canonical
 from lengthwise.store.workers import is_dead
+from lengthwise.store.writing import batches
 
 R = TypeVar("R")
 
@@ -86,6 +87,16 @@ def studies(connection: Connection, now: float) -> list[StudyRow]:
     return [StudyRow(**row, progress=progress(connection, row["name"], now)) for row in readable(schema.studies, rows)]
 
 
+def members(connection: Connection) -> dict[str, list[str]]:
+    """Return the keys of the runs that each study lists, in its order; studies oldest first."""
+    studies, listed = schema.studies, schema.study_runs
+    query = select(studies.c.name, listed.c.key).join(listed, listed.c.study == studies.c.name, isouter=True)
+    found: dict[str, list[str]] = {}
+    for study, key in connection.execute(query.order_by(studies.c.created, studies.c.name, listed.c.position)):
+        found.setdefault(study, []).extend([key] if key is not None else [])
+    return found
+
+
 def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
     if study is None:
         query = select(schema.runs).order_by(schema.runs.c.created, schema.runs.c.key)
@@ -154,8 +165,14 @@ def full_key(connection: Connection, prefix: str, name: str, option: str) -> str
 # ---- numbers ----------------------------------------------------------------------------------------------------
 
 
-def rows_of(connection: Connection, table: Table, row: type[R], key: str) -> list[R]:
-    """Return the rows of a run: its scores, its training curve or its probe results."""
+def rows_of(connection: Connection, table: Table, row: type[R], keys: Iterable[str]) -> dict[str, list[R]]:
+    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or probe results."""
     order = [table.c[name] for name in ("length", "step", "question") if name in table.c]
-    rows = readable(table, connection.execute(select(table).where(table.c.key == key).order_by(*order)))
-    return [row(**{"asked" if name == "question" else name: value for name, value in cells.items()}) for cells in rows]
+    members = {"asked" if field.name == "question" else field.name for field in fields(row)}  # type: ignore[arg-type]
+    found: dict[str, list[R]] = {key: [] for key in keys}
+    for batch in batches(list(found)):
+        query = select(table).where(table.c.key.in_(batch)).order_by(*order)
+        for cells in readable(table, connection.execute(query)):
+            named = {"asked" if name == "question" else name: value for name, value in cells.items()}
+            found[cells["key"]].append(row(**{name: value for name, value in named.items() if name in members}))
+    return found

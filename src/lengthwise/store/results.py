@@ -1,6 +1,7 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from sqlalchemy import Connection, case, delete, select, update
@@ -330,12 +331,12 @@ class Store:
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.rows_of(connection, schema.scores, ScoreRow, key)]
+            return list(chain.from_iterable(reading.rows_of(connection, schema.scores, ScoreRow, keys).values()))
 
     def curve(self, key: str) -> list[CurveRow]:
         """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
-            return reading.rows_of(connection, schema.curve, CurveRow, key)
+            return reading.rows_of(connection, schema.curve, CurveRow, [key])[key]
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
@@ -366,7 +367,7 @@ class Store:
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
         """Return all probe results of these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.rows_of(connection, schema.probes, ProbeRow, key)]
+            return list(chain.from_iterable(reading.rows_of(connection, schema.probes, ProbeRow, keys).values()))
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
@@ -374,6 +375,11 @@ class Store:
         """Return the study's runs in its order, or all runs, oldest first."""
         with self._transaction(writes=False) as connection:
             return reading.runs(connection, None if study is None else plain_text(study), self._now(connection))
+
+    def members(self) -> dict[str, list[str]]:
+        """Return the keys of the runs that each study lists, in its order. Studies are ordered by their creation."""
+        with self._transaction(writes=False) as connection:
+            return reading.members(connection)
 
     def run(self, prefix: str) -> RunRow:
         """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""

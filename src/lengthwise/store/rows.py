@@ -18,8 +18,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from lengthwise.store import checks
 from lengthwise.store.checks import COUNT, SIZE, Check, optional, parsed, whole
 from lengthwise.store.errors import Unstorable
-from lengthwise.store.shapes import CONFIG, OBJECT, PUBLISHED, QUESTION, RUN_FACTS, SCORE_FACTS
+from lengthwise.store.shapes import CONFIG, OBJECT, PUBLISHED, RUN_FACTS, SCORE_FACTS, question_text
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 STATUSES = ("pending", "running", "done", "failed")
 
 
@@ -100,7 +101,7 @@ class ScoreRow:
     """The score for one question: the mean over `n` examples and its standard error. NaN if there is none."""
 
     key: Annotated[str, Cell(checks.key)]
-    asked: Annotated[dict[str, Any], given(parsed(QUESTION), "question")]
+    asked: Annotated[dict[str, Any], given(question_text, "question")]
     length: Annotated[int, given(SIZE)]
     metric: Annotated[str, given(checks.word)]
     better: Annotated[str, given(checks.one_of("higher", "lower"))]
@@ -175,7 +176,7 @@ def given_types(row: type) -> dict[str, type]:
 def canonical(value: Any, what: str) -> str:
     """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return _CANONICAL(value)
     except (TypeError, ValueError) as error:
         raise Unstorable(
             f"{what} cannot be stored as JSON ({error}); use finite numbers, text, lists and objects"

@@ -6,7 +6,6 @@ A run's status is not stored. A run is running while a living worker holds it, f
 trained and every question of its study has a score, and pending otherwise. So a study that adds a length makes its runs pending.
 """
 
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -28,7 +27,7 @@ from sqlalchemy.types import TypeEngine
 
 from lengthwise.store import checks
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
-from lengthwise.store.shapes import QUESTION
+from lengthwise.store.shapes import question_text
 
 REVISION = 1
 """The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and databases of any
@@ -103,19 +102,17 @@ study_runs = Table(
     Column("position", Integer, nullable=False),
 )
 
-_question = lru_cache(4096)(checks.parsed(QUESTION))  # all runs of a study have the same few questions
-
 asked = Table(
     "asked",
     tables,
     Column("study", Text, ForeignKey("studies.name"), primary_key=True),
     _of_run(checks.key),
-    Column("question", Text, primary_key=True, info={"check": lambda value: dict(_question(value))}),  # JSON
+    Column("question", Text, primary_key=True, info={"check": question_text}),  # JSON
     Column("position", Integer, nullable=False),
 )
 
 scores = Table("scores", tables, *_columns(ScoreRow, "key", "question"))
-curve = Table("curve", tables, _of_run(), *_columns(CurveRow, "step"))
+curve = Table("curve", tables, _of_run(checks.key), *_columns(CurveRow, "step"))
 probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)

@@ -1,6 +1,7 @@
 """Checks of the JSON objects in a database: the settings of runs, questions, details of scores, published numbers."""
 
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from lengthwise.metrics import Metric
@@ -16,6 +17,7 @@ from lengthwise.store.checks import (
     named,
     number,
     optional,
+    parsed,
     record,
     text,
     whole,
@@ -53,6 +55,13 @@ CONFIG: Check = record(
 QUESTION = record(
     {"length": SIZE}, {"examples": SIZE, "tokens": SIZE, "prompt": SIZE, "seed": whole(), "shift": OBJECT}
 )
+_parsed_question = lru_cache(4096)(parsed(QUESTION))  # all runs of a study have the same few questions
+
+
+def question_text(value: Any) -> dict[str, Any]:
+    return dict(_parsed_question(value))
+
+
 _ANSWER = record({"question": text, "generated": text}, closed=True)
 GENERATED = record({"unreadable": number, "means": named(number)})
 DETAILS = record(

@@ -138,9 +138,9 @@ def rows(lines: Sequence[Line], at: Sequence[float], choices: Sequence[Range]) -
             row: dict[str, Any] = {"e": f"s{number}", "x": x, "y": None, "lo": None, "hi": None}
             row["over"] = [-1] * len(choices)
             if score is not None and math.isfinite(score.mean):
-                row["y"] = score.mean
+                row["y"] = _short(score.mean)
                 if score.basis != "none":
-                    row["lo"], row["hi"] = score.low, score.high
+                    row["lo"], row["hi"] = _short(score.low), _short(score.high)
                 for n, choice in enumerate(choices):
                     beyond, known = score.mean > choice.high, many and before.get((number, n), False)
                     if beyond and not known:
@@ -149,6 +149,11 @@ def rows(lines: Sequence[Line], at: Sequence[float], choices: Sequence[Range]) -
             here.append(row)
         result += [row | {"outside": outside} for row in here]
     return result
+
+
+def _short(value: float) -> float:
+    """Return a number with 8 digits, which are more than a chart shows: a page may have 100,000 of them."""
+    return float(f"{value:.8g}")
 
 
 def label_heights(targets: Sequence[float], height: float) -> list[float]:
