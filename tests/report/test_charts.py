@@ -126,7 +126,8 @@ def test_one_seed_has_a_point_and_no_interval() -> None:
     first, second = data["spec"]["data"]["values"]
     assert (first["y"], first["lo"], first["hi"]) == (0.1, None, None)
     assert second["y"] is None
-    assert data["series"][0]["points"] == [{"y": 0.1, "mean": "0.100", "interval": "no interval", "n": "1 seed"}, None]
+    assert data["series"][0]["points"] == [{"y": 0.1, "mean": "0.100", "interval": "no interval"}, None]
+    assert data["series"][0]["n"] == "1 seed"
 
 
 def test_a_bin_without_an_interval_has_no_whisker() -> None:

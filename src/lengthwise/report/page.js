@@ -87,7 +87,7 @@
       const scale = view.scale("y");
       const points = info.series
         .filter((s) => !hidden.has(s.label) && s.points[at])
-        .map((s) => ({ ...s.points[at], label: s.label, name: s.name }))
+        .map((s) => ({ n: s.n, ...s.points[at], label: s.label, name: s.name }))
         .sort((a, b) => (a.y === null) - (b.y === null) || (info.better === "lower" ? a.y - b.y : b.y - a.y));
       const drawn = points.filter((p) => p.y !== null);
       const distance = (p) => Math.abs(Math.max(0, scale(p.y)) - height);

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -222,7 +223,7 @@ def cell_of(point: Point | None, best: Point | None) -> dict[str, Any]:
             kind = "best"
         elif min(point.n_seeds, best.n_seeds) > 1 and not point.interval.differs_from(best.interval):
             kind = "near"
-    by_seed = ", ".join(f"seed {s.seed}: {figure(s.mean)}" for s in point.seeds)
+    by_seed = f"{seeds_text([s.seed for s in point.seeds])}: {', '.join(figure(s.mean) for s in point.seeds)}"
     return {
         "mean": figure(point.mean),
         "spread": spread(point.interval),
@@ -230,6 +231,15 @@ def cell_of(point: Point | None, best: Point | None) -> dict[str, Any]:
         "kind": kind,
         "title": "; ".join(filter(None, [interval_text(point.interval), count_text(point), by_seed])),
     }
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Return `seed 3`, `seeds 0 to 4` or `seeds 0, 2, 7`."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seeds {', '.join(map(str, seeds))}"
 
 
 def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from lengthwise.report.palette import Look
 
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
 MANY = 12  # with more columns, points are small
+DIGITS = 8  # of numbers in the page, which has 100,000 of them if a study is large
 LABEL_DISTANCE = 14  # pixels between the labels at the ends of two lines
 HEIGHT = 240  # pixels
 PADDING = 24  # pixels left and right of columns
@@ -106,7 +107,7 @@ def line_chart(
     data = rows(lines, columns.at, choices)
     marks = _line_layers(data, lines, columns, choices)
     layers = [*background, *marks, *_ending_layers(endings, columns, choices, height)]
-    series = [{"id": id, "label": line.label, "name": name, "points": _tips(line)} for id, name, line in named]
+    series = [{"id": id, "label": line.label, "name": name, **_tips(line)} for id, name, line in named]
     heads = zip(columns.at, columns.heads, strict=True)
     return Chart(
         described=described,
@@ -125,7 +126,8 @@ def rows(lines: Sequence[Line], at: Sequence[float], choices: Sequence[Range]) -
     """Return one row per line and column. A score that is missing or not finite is null, which interrupts the line there.
 
     `over`: for each range, the position of the row's arrow among the `outside` arrows of that column, or −1 without an arrow.
-    With many columns, only the first of several neighbouring columns beyond the range has an arrow.
+    With many columns, only the first of several neighbouring columns beyond the range has an arrow. Where no row has an
+    arrow, both are left out.
     """
     many = len(at) > MANY
     before: dict[tuple[int, int], bool] = {}
@@ -138,9 +140,9 @@ def rows(lines: Sequence[Line], at: Sequence[float], choices: Sequence[Range]) -
             row: dict[str, Any] = {"e": f"s{number}", "x": x, "y": None, "lo": None, "hi": None}
             row["over"] = [-1] * len(choices)
             if score is not None and math.isfinite(score.mean):
-                row["y"] = _short(score.mean)
+                row["y"] = short(score.mean, DIGITS)
                 if score.basis != "none":
-                    row["lo"], row["hi"] = _short(score.low), _short(score.high)
+                    row["lo"], row["hi"] = short(score.low, DIGITS), short(score.high, DIGITS)
                 for n, choice in enumerate(choices):
                     beyond, known = score.mean > choice.high, many and before.get((number, n), False)
                     if beyond and not known:
@@ -148,12 +150,9 @@ def rows(lines: Sequence[Line], at: Sequence[float], choices: Sequence[Range]) -
                     before[number, n] = beyond
             here.append(row)
         result += [row | {"outside": outside} for row in here]
+    if not any(map(any, (row["outside"] for row in result))):  # no arrows
+        result = [{name: value for name, value in row.items() if name not in ("over", "outside")} for row in result]
     return result
-
-
-def _short(value: float) -> float:
-    """Return a number with 8 digits, which are more than a chart shows: a page may have 100,000 of them."""
-    return float(f"{value:.8g}")
 
 
 def label_heights(targets: Sequence[float], height: float) -> list[float]:
@@ -214,7 +213,7 @@ def _line_layers(
     if not many:  # with many columns, the band is enough
         bar = {"type": "rule", "clip": True, "strokeWidth": 1.2}
         marks.insert(2, ("datum.lo != null", bar, band | {"opacity": faded({"value": 0.5}, 0.06)}))
-    if any(over >= 0 for row in data for over in row["over"]):
+    if "over" in data[0]:
         offset = {"expr": "(datum.over[range] - (datum.outside[range] - 1) / 2) * 14"}
         arrow = {"type": "point", "shape": ARROW, "filled": True, "size": 130, "y": 10, "xOffset": offset}
         marks.append(("datum.over[range] >= 0", arrow, {k: v for k, v in mean.items() if k != "y"}))
@@ -264,14 +263,17 @@ def _pixel(value: float, choice: Range, height: int) -> float:
     return round(height * min(max(share, 0.0), 1.0), 1)
 
 
-def _tips(line: Line) -> list[dict[str, Any] | None]:
+def _tips(line: Line) -> dict[str, Any]:
+    """Return what the tooltip says about a line: its points, and what they are means of, once if that is the same everywhere."""
     counts = [line.counts] * len(line.scores) if isinstance(line.counts, str) else line.counts
-    return [
-        None
-        if s is None
-        else {"y": short(s.mean, 17), "mean": figure(s.mean), "interval": interval_text(s), "n": count}
-        for s, count in zip(line.scores, counts, strict=True)
+    points = [
+        None if s is None else {"y": short(s.mean, DIGITS), "mean": figure(s.mean), "interval": interval_text(s)}
+        for s in line.scores
     ]
+    shown = {count for point, count in zip(points, counts, strict=True) if point is not None}
+    if len(shown) <= 1:
+        return {"points": points, "n": "".join(shown)}
+    return {"points": [point and point | {"n": n} for point, n in zip(points, counts, strict=True)]}
 
 
 def interval_text(interval: Interval) -> str:
