@@ -13,6 +13,7 @@ from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
 from lengthwise.report.palette import looks
 from lengthwise.report.score_chart import score_chart
+from tests.report.charts_of import charts_of
 
 Make = Callable[..., Any]
 LENGTHS = (2, 3, 5, 6, 7, 8)
@@ -60,7 +61,9 @@ def test_the_chart_shades_them_and_its_words_say_what_they_are(parity: Findings)
     (place,) = shade["data"]["values"]
     assert place["shortest"] == 5
     assert place["left"] < 2
-    assert "0.5\\u00d7 the training length, shorter than training" in render(parity)
+    assert "0.5× the training length, shorter than training" in {
+        c["note"] for c in charts_of(render(parity))[0]["columns"]
+    }
 
 
 def test_the_chart_is_valid(parity: Findings) -> None:

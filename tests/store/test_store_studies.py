@@ -177,6 +177,21 @@ def test_a_resumed_training_leaves_one_curve(store: Store, make: Any) -> None:
     assert [p.loss for p in store.curve("b100000000000000")] == [9.0], "of this run alone"
 
 
+@pytest.mark.parametrize(
+    ("most", "steps"), [(10, [1, 2, 3, 4, 5, 6, 7]), (7, [1, 2, 3, 4, 5, 6, 7]), (4, [1, 3, 5, 7]), (2, [3, 7])]
+)
+def test_a_long_curve_is_thinned(store: Store, make: Any, most: int, steps: list[int]) -> None:
+    """At equal distances, with the last point; each run by itself."""
+    keys = ["a100000000000000", "b100000000000000", "c100000000000000"]
+    store.add_study("s", evaluation={}, runs=[make.run(key) for key in keys])
+    store.add_curve(keys[0], [make.point(step, float(step)) for step in range(1, 8)])
+    store.add_curve(keys[1], [make.point(5, 1.0)])
+    found = store.curves(keys, most)
+    assert list(found) == keys
+    assert [(p.step, p.loss) for p in found[keys[0]]] == [(step, float(step)) for step in steps]
+    assert [[p.step for p in found[key]] for key in keys[1:]] == [[5], []]
+
+
 def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     store.add_scores("a100000000000000", [make.score(8, math.nan, standard_error=math.inf), make.score(16, 1e-300)])

@@ -10,6 +10,7 @@ from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.position_scores import PositionScores
+from lengthwise.analysis.training_curves import TrainingCurve
 from lengthwise.metrics import Metric
 
 SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
@@ -98,7 +99,7 @@ class TaskFindings:
     `probes`: by the name of a probe, the summaries of its stored results; only of probes that have some.
     `baselines`: in the task's order, the simplest floor first; they are not ranked.
     `generated_answers`: statistics of decoded answers, if answers were decoded. `position_scores`: scores by position, if some are
-    stored.
+    stored. `curves`: the training of the runs, by the label of their encoding.
     """
 
     title: str
@@ -118,6 +119,7 @@ class TaskFindings:
     generated_answers: GeneratedAnswers | None = None
     position_scores: PositionScores | None = None
     trained: tuple[int, int] | None = None
+    curves: Mapping[str, tuple[TrainingCurve, ...]] = field(default_factory=dict)
 
     @property
     def metric_label(self) -> str:

@@ -1,14 +1,13 @@
 """Turn rows of the store into findings."""
 
 import dataclasses
-import json
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.analysis.differences import LastUse, flat, plain, titles
 from lengthwise.analysis.findings import (
     SHIFTED,
     Baseline,
@@ -35,14 +34,13 @@ from lengthwise.analysis.protocol import (
     series_of,
 )
 from lengthwise.analysis.reading import reading
+from lengthwise.analysis.training_curves import points_of_each, training_curves
 from lengthwise.metrics import Metric, stored_metric
 from lengthwise.probes import PROBES, StoredAnswers
 from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
-    from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
-
-LastUse = tuple[float, float]  # see `last_use`
+    from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
@@ -63,7 +61,9 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     compared = [run for run in store.runs() if run.key in others] if others else []
     metrics = {run.key: metric_of(run) for run in runs}
     scores = [score for score in store.scores(keys) if _is_possible(score, metrics[score.key])]
-    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared, listed), unlisted=unlisted)
+    curves = store.curves(keys, points_of_each(len(keys)))
+    found = from_rows(studies, runs, scores, probes, compared, listed, curves)
+    return dataclasses.replace(found, unlisted=unlisted)
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -102,10 +102,12 @@ def from_rows(
     probes: Sequence["ProbeRow"] = (),
     compared: Iterable["RunRow"] = (),
     listed: Mapping[str, float] | None = None,
+    curves: "Mapping[str, Sequence[CurveRow]] | None" = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `compared`: runs of other studies that `probes` compare the runs with. `listed`: see `listing_times`.
+    `compared`: runs of other studies that `probes` compare the runs with. `listed`: see `listing_times`. `curves`: points of
+    training curves, by the key of the run.
     """
     known = {run.key: run for run in (*compared, *runs)}
     times = {run.key: last_use(run, listed or {}) for run in runs}
@@ -132,7 +134,7 @@ def from_rows(
                         run, flat(shared | {"question": question})
                     )
                 panel.add(run, {asked["length"]: answers.get((run.key, canonical(asked))) for asked in lengths})
-    titles = _titles(
+    task_titles = titles(
         [p.first.task for p in panels.values()],
         [p.settings for p in panels.values()],
         [max(times[key] for key in p.runs) for p in panels.values()],
@@ -143,7 +145,8 @@ def from_rows(
             for study in studies
         ),
         tasks=tuple(
-            panel.findings(title, probes, known, times) for panel, title in zip(panels.values(), titles, strict=True)
+            panel.findings(title, probes, known, times, curves or {})
+            for panel, title in zip(panels.values(), task_titles, strict=True)
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
     )
@@ -178,13 +181,18 @@ class _Panel:
                 by_length[length].append((run, score))
 
     def findings(
-        self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"], times: Mapping[str, LastUse]
+        self,
+        title: str,
+        probes: Sequence["ProbeRow"],
+        known: Mapping[str, "RunRow"],
+        times: Mapping[str, LastUse],
+        curves: "Mapping[str, Sequence[CurveRow]]",
     ) -> TaskFindings:
         runs = list(self.encodings.values())
         latest = dict.fromkeys(self.encodings, (0.0, 0.0))
         for run in self.runs.values():
             latest[series_of(run)] = max(latest[series_of(run)], times[run.key])
-        labels = _titles([r.label for r in runs], [flat(encoding_settings(r)) for r in runs], list(latest.values()))
+        labels = titles([r.label for r in runs], [flat(encoding_settings(r)) for r in runs], list(latest.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
             probes = ()  # probes use the task as it was trained, and are shown there
@@ -213,6 +221,7 @@ class _Panel:
             notes=self.notes(),
             probes=probe_summaries(probes, of_run, known, self.metric.limits),
             baselines=self.baselines(),
+            curves=training_curves(list(self.runs.values()), curves, of_run),
             position_scores=position_scores(
                 {
                     label: {length: [score for _, score in rows] for length, rows in by_length.items()}
@@ -321,84 +330,3 @@ def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:
     The first decides which code a study file had last: restored code is current although other code was trained later.
     """
     return listed.get(run.key, 0.0), run.finished or run.started or run.created
-
-
-def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]) -> list[str]:
-    """Return the names. Equal names are followed by the settings in which they differ: `Text (train_length 64)`."""
-    differ = differences(names, settings, times)
-    return [f"{name} ({words})" if words else name for name, words in zip(names, differ, strict=True)]
-
-
-def differences(
-    names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]
-) -> list[str]:
-    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
-
-    A setting is left out if another one that differs determines it, as the training length may determine the batch size. Of paths
-    only the last part is returned if these parts differ.
-
-    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` (see
-    `last_use`) is marked as the last used one, the others as earlier.
-    """
-    twins: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        twins.setdefault(name, []).append(place)
-    found = [""] * len(names)
-    for places in twins.values():
-        if len(places) > 1:
-            known = dict.fromkeys(key for place in places for key in settings[place])
-            values = {key: [canonical(settings[place].get(key)) for place in places] for key in known}
-            odd = _independent({key: column for key, column in values.items() if len(set(column)) > 1})
-            latest = settings[max(places, key=lambda place: times[place])]
-            for place in places:
-                own = settings[place]
-                shown = {key: _last_part(key, own[key], values[key]) for key in odd if key in own}
-                found[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
-    return found
-
-
-TELLING = ("train_length", "path")  # settings that say more than those that they determine
-
-
-def _independent(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the names of the columns without those that another one determines, in their order."""
-    kept: list[str] = []
-    telling = [key for name in TELLING for key in columns if key.rpartition(".")[2] == name]
-    for key in dict.fromkeys([*telling, *columns]):
-        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in kept)
-        if key.endswith(".code") or all(len(found) > len({one for one, _ in found}) for found in pairs):
-            kept.append(key)
-    return [key for key in columns if key in kept]
-
-
-def _last_part(key: str, value: Any, column: Sequence[str]) -> Any:
-    """Return the last part of a path, if the paths of the column differ in it, and any other setting as it is."""
-    if key.rpartition(".")[2] != "path" or not isinstance(value, str):
-        return value
-    paths = {path for path in map(json.loads, column) if isinstance(path, str)}
-    return PurePath(value).name if len({PurePath(path).name for path in paths}) == len(paths) else value
-
-
-def _setting(key: str, value: Any, latest: Any) -> str:
-    """Return a setting as titles show it: `train_length 64`, `last used code 1f3a9c02`."""
-    name = key.rpartition(".")[2]
-    if name != "code":
-        return f"{name} {plain(value)}"
-    return f"{'last used' if value == latest else 'earlier'} code {str(value)[:8]}"
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested objects: {"versions": {"torch": "2.13"}} → {"versions.torch": "2.13"}."""
-    result: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
-
-
-def plain(value: Any) -> str:
-    """Return a setting as text. Hashes are shortened to 12 digits."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from lengthwise.analysis.gather import flat
+from lengthwise.analysis.differences import flat
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.protocol import canonical
 from lengthwise.store import StoreWarning

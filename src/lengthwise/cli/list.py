@@ -186,7 +186,8 @@ def _option(setting: str) -> str:
 
 def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> None:
     from lengthwise.analysis.code_marks import code_marks
-    from lengthwise.analysis.gather import differences, flat, last_use, listing_times
+    from lengthwise.analysis.differences import differences, flat
+    from lengthwise.analysis.gather import last_use, listing_times
 
     with place.open() as store:
         studies = store.studies()

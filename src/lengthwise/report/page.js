@@ -138,9 +138,15 @@
     return () => at >= 0 && fill();
   }
 
+  async function unpacked(script) {
+    if (script.type === "application/json") return JSON.parse(script.textContent);
+    const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  }
+
   async function draw(plot) {
     const place = plot.querySelector(".chart");
-    const info = JSON.parse(plot.querySelector("script").textContent);
+    const info = await unpacked(plot.querySelector("script"));
     const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
     const described = place.getAttribute("aria-label");
     const values = { names: info.names, hidden: hiddenIds({ info }) };

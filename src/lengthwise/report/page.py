@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gzip
 import hashlib
 import json
 import math
@@ -28,6 +29,7 @@ from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.summary import summary
+from lengthwise.report.training_curves import training_curves
 from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import join_names, require_no_address
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 HERE = Path(__file__).parent
+COMPRESSED = 4096  # characters of JSON from which on it is compressed
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # except tabs and line feeds
 
 
@@ -46,7 +49,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
     """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
-    has_chart = any(t["chart"] or t["chapters"] for t in tasks)
+    has_chart = any(t["chart"] or t["chapters"] or t["training_curves"] for t in tasks)
     scripts = [bundle.script(), _file("page.js")] if has_chart else [_file("page.js")]
     page = _template().render(
         f=findings,
@@ -161,6 +164,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "chapters": _chapters(task, looks),
         "generated_answers": generated_answers(task, looks),
         "position_scores": position_scores(task, looks),
+        "training_curves": training_curves(task, looks),
     }
 
 
@@ -278,6 +282,15 @@ def _json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _packed(data: Any) -> str:
+    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of it."""
+    text = _json(data)
+    if len(text) < COMPRESSED:
+        return f'<script type="application/json">{text}</script>'
+    compressed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="application/gzip">{compressed}</script>'
+
+
 def _policy(scripts: list[str]) -> str:
     """Return a content security policy that allows the page's own scripts alone and no downloads."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
@@ -310,4 +323,5 @@ def _template() -> "Template":
         lstrip_blocks=True,
     )
     environment.filters["json"] = lambda data: Markup(_json(data))
+    environment.filters["packed"] = lambda data: Markup(_packed(data))
     return environment.get_template("page.html.j2")

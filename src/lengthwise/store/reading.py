@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Table, and_, select
+from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
@@ -165,14 +165,31 @@ def full_key(connection: Connection, prefix: str, name: str, option: str) -> str
 # ---- numbers ----------------------------------------------------------------------------------------------------
 
 
-def rows_of(connection: Connection, table: Table, row: type[R], keys: Iterable[str]) -> dict[str, list[R]]:
-    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or probe results."""
-    order = [table.c[name] for name in ("length", "step", "question") if name in table.c]
+def rows_of(
+    connection: Connection, table: Table, row: type[R], keys: Iterable[str], most: int | None = None
+) -> dict[str, list[R]]:
+    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or probe results.
+
+    `most`: of more rows of a run, return at most so many of the table's order at equal distances, with the last one.
+    """
+    names = [name for name in ("length", "step", "question") if name in table.c]
     members = {"asked" if field.name == "question" else field.name for field in fields(row)}  # type: ignore[arg-type]
     found: dict[str, list[R]] = {key: [] for key in keys}
     for batch in batches(list(found)):
-        query = select(table).where(table.c.key.in_(batch)).order_by(*order)
-        for cells in readable(table, connection.execute(query)):
+        query = select(table).where(table.c.key.in_(batch))
+        source = (query if most is None else _thinned(query, names, most)).subquery()
+        ordered = select(source).order_by(*(source.c[name] for name in names))
+        for cells in readable(table, connection.execute(ordered)):
             named = {"asked" if name == "question" else name: value for name, value in cells.items()}
             found[cells["key"]].append(row(**{name: value for name, value in named.items() if name in members}))
     return found
+
+
+def _thinned(query: Select[Any], order: Sequence[str], most: int) -> Select[Any]:
+    """Select at most so many rows of each run, at equal distances in an order of columns, and the last one."""
+    of = query.selected_columns
+    back = func.row_number().over(partition_by=of["key"], order_by=[of[name].desc() for name in order]).label("back")
+    every = ((func.count().over(partition_by=of["key"]) + most - 1) // most).label("every")
+    numbered = query.add_columns(back, every).subquery()
+    kept = [column for column in numbered.c if column.name not in ("back", "every")]
+    return select(*kept).where((numbered.c.back - 1) % numbered.c.every == 0)

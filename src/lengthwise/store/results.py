@@ -23,6 +23,7 @@ from lengthwise.store.rows import (
     canonical,
     given_types,
     plain_text,
+    question_texts,
     take,
 )
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
@@ -120,7 +121,7 @@ class Store:
             take(run, f"run {n} of study {name!r}", needed, {"facts": None, "parent": None})
             for n, run in enumerate(runs)
         ]
-        questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
+        questions = {row["key"]: question_texts(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
         for number, row in enumerate(rows):
@@ -302,7 +303,7 @@ class Store:
         values, what = [], f"a score of run {key}"
         for row in rows:
             value = take(row, what, given_types(ScoreRow), {"facts": None})
-            value["question"] = _questions([value.pop("asked")], f"{what}: asked")[0]
+            value["question"] = question_texts([value.pop("asked")], f"{what}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
             columns.require_readable(schema.scores, value, what)
             values.append({"key": key, **value})
@@ -337,6 +338,11 @@ class Store:
         """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
             return reading.rows_of(connection, schema.curve, CurveRow, [key])[key]
+
+    def curves(self, keys: Iterable[str], most: int) -> dict[str, list[CurveRow]]:
+        """Return at most so many points of the training curve of each run, at equal distances, by key. The last one is kept."""
+        with self._transaction(writes=False) as connection:
+            return reading.rows_of(connection, schema.curve, CurveRow, keys, most)
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
@@ -386,13 +392,6 @@ class Store:
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
             return reading.run(connection, key, None, self._now(connection))
-
-
-def _questions(asked: Sequence[Any], what: str) -> list[str]:
-    for question in asked:
-        if not isinstance(question, dict) or not isinstance(question.get("length"), int):
-            raise StoreError(f'{what} must be an object with at least {{"length": N}}, got {question!r}')
-    return list(dict.fromkeys(canonical(question, what) for question in asked))
 
 
 def _data(text: str, name: str) -> Any:

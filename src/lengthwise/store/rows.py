@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -181,6 +181,14 @@ def canonical(value: Any, what: str) -> str:
         raise Unstorable(
             f"{what} cannot be stored as JSON ({error}); use finite numbers, text, lists and objects"
         ) from None
+
+
+def question_texts(asked: Sequence[Any], what: str) -> list[str]:
+    """Return the canonical JSON of each question, each once. Raises `Unstorable` for what is not a question."""
+    for question in asked:
+        if not isinstance(question, dict) or not isinstance(question.get("length"), int):
+            raise Unstorable(f'{what} must be an object with at least {{"length": N}}, got {question!r}')
+    return list(dict.fromkeys(canonical(question, what) for question in asked))
 
 
 def plain_text(text: str) -> str:

@@ -14,7 +14,8 @@ from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, T5
 from lengthwise.probes import PROBES
 from lengthwise.probes.development import Development, DevelopmentQuestion, layers_text
-from lengthwise.probes.development.section import MAX_CHARTS, frame
+from lengthwise.probes.development.section import MAX_CHARTS
+from lengthwise.report.charts.scales import frame
 from lengthwise.report.palette import looks
 from lengthwise.store.checks import Unreadable
 from lengthwise.tasks import Copy

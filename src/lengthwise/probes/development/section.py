@@ -1,13 +1,13 @@
 """The charts of developments: a quantity's values by training step, the first seed's lines in full colour."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.probe_rows import ProbeSummary
 from lengthwise.probes.development import layers_text
 from lengthwise.probes.development.summary import DevelopmentSeries, QuantitySeries
+from lengthwise.report.charts.scales import frame
 from lengthwise.report.charts.small import Curve, curve_chart, ramp, shown
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import interval_cell, table_row
@@ -78,17 +78,3 @@ def _chart(
     )
     chart = curve_chart(described, curves, top, ("0", f"{series.steps[-1]:,} steps"), bottom=bottom)
     return {"label": series.label, "name": f"{series.label}: {title}", "look": look, "chart": chart}
-
-
-def frame(values: Iterable[float]) -> tuple[float, float]:
-    """Return round ends of a vertical axis around all values. It begins at 0 if the values are far apart and not below 0."""
-    finite = [value for value in values if math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=1.0)
-    spread = max(high - low, 0.01 * max(abs(low), abs(high)), 1e-9)
-    if 0 <= low < 0.5 * spread:
-        low, spread = 0.0, max(high, 1e-9)
-    step = 10.0 ** math.floor(math.log10(spread)) / 2
-    bottom, top = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-    if bottom == top:
-        top = bottom + step
-    return float(f"{bottom:.6g}"), float(f"{top:.6g}")

@@ -1,4 +1,4 @@
-"""The upper ends of vertical axes that begin at 0."""
+"""The ends of vertical axes."""
 
 import math
 from collections.abc import Iterable
@@ -30,3 +30,17 @@ def top_of_intervals(intervals: Iterable[Interval]) -> float:
     """Return the end of an axis from 0 that has room for all intervals."""
     ends = [i.mean if i.basis == "none" else i.high for i in intervals if math.isfinite(i.mean)]
     return nice_top(max(ends, default=0.0))
+
+
+def frame(values: Iterable[float]) -> tuple[float, float]:
+    """Return round ends of a vertical axis around all values. It begins at 0 if the values are far apart and not below 0."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    spread = max(high - low, 0.01 * max(abs(low), abs(high)), 1e-9)
+    if 0 <= low < 0.5 * spread:
+        low, spread = 0.0, max(high, 1e-9)
+    step = 10.0 ** math.floor(math.log10(spread)) / 2
+    bottom, top = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    if bottom == top:
+        top = bottom + step
+    return float(f"{bottom:.6g}"), float(f"{top:.6g}")

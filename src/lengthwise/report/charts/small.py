@@ -15,12 +15,27 @@ MAX_POINTS = 100  # of a curve; a longer one is averaged over neighbours
 
 @dataclass(frozen=True)
 class Curve:
-    """A line over places of equal width, without intervals. `label`: of the legend's key that hides it, if there is one."""
+    """A line without intervals. `label`: of the legend's key that hides it, if there is one.
+
+    `at`: the places of the values on the horizontal axis, which begins at 0. Default: value n is in the middle of n ... n + 1.
+    """
 
     values: Sequence[float]
     look: Look
     label: str = ""
     opacity: float = 1.0
+    at: Sequence[float] | None = None
+
+    @property
+    def end(self) -> float:
+        return len(self.values) if self.at is None else max(self.at, default=0.0)
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """Return the points that are drawn: those with a finite value, and means of neighbours in a long line without places."""
+        if self.at is None:
+            return averaged(self.values)
+        return [(x, y) for x, y in zip(self.at, self.values, strict=True) if math.isfinite(y)]
 
 
 def ramp(values: Sequence[Sequence[float]], look: Look) -> list[Curve]:
@@ -42,10 +57,10 @@ def curve_chart(
 
     `ends`: the texts at both ends of the horizontal axis. `shaded`: the first of the shaded places, and the one after the last.
     """
-    length = max((len(curve.values) for curve in curves), default=0) or 1
+    length = max((curve.end for curve in curves), default=0) or 1
     heights = {value: shown(value) for value in sorted({bottom, 0.0, top} if bottom < 0 < top else {bottom, top})}
     axes = _small_axes(length, list(heights), [0, length])
-    points = [averaged(curve.values) for curve in curves]
+    points = [curve.points for curve in curves]
     data = [
         {"e": f"s{n}", "opacity": curve.opacity, "x": [x for x, _ in line], "y": [short(y) for _, y in line]}
         for n, (curve, line) in enumerate(zip(curves, points, strict=True))
@@ -120,7 +135,7 @@ def _small_chart(
     return Chart(described=described, data={"spec": spec(layers, HEIGHT, data, signals), "series": series, "names": []})
 
 
-def _small_axes(length: int, heights: Sequence[float], at: Sequence[float]) -> dict[str, Any]:
+def _small_axes(length: float, heights: Sequence[float], at: Sequence[float]) -> dict[str, Any]:
     """Return the axes of a small chart: labels at some places and at some heights, the ends of the vertical axis among them."""
     common: dict[str, Any] = {"title": None, "labelFontSize": 11}
     below = {"grid": False, "values": at, "labelExpr": label("x_ticks"), "labelPadding": 5, "labelFlush": True}
