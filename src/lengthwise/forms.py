@@ -47,68 +47,73 @@ class Rotation:
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
-    # Cosines and sines of each side, computed once for all layers that share this rotation. (A `cached_property` has a lock
-    # in Python 3.11, and torch.compile does not go through locks.)
-    _cos_sin_cache: dict[str, tuple[Tensor, Tensor] | None] = field(
+    # What `cos_sin` returns for each side and dtype, computed once for all layers that share this rotation. (A `cached_property`
+    # has a lock in Python 3.11, and torch.compile does not go through locks.)
+    _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
-        return _rotate(q, self._cos_sin_of("q", self.angle_q, self.gain_q), self.layout)
+        return _rotate(q, self.cos_sin("q", torch.promote_types(q.dtype, torch.float32)), self.layout)
 
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
         """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
-        return _rotate(k, self._cos_sin_of("k", self.angle_k, self.gain_k), self.layout)
+        return _rotate(k, self.cos_sin("k", torch.promote_types(k.dtype, torch.float32)), self.layout)
 
     @property
     def same_for_keys(self) -> bool:
         """Whether queries and keys are known to have the same angles and gains, because they are the same tokens."""
         return self.angle_q is self.angle_k and self.gain_q is self.gain_k
 
-    def cos_sin(self) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
-        """Return (cosines, sines) for queries and for keys, multiplied by their gains.
+    def cos_sin(self, side: Literal["q", "k"], dtype: torch.dtype) -> Float[Tensor, "b t 2 pairs"] | None:
+        """Return cosines and sines of the queries or keys, times their gains. None if that side is not rotated."""
+        angle, gain = (self.angle_q, self.gain_q) if side == "q" else (self.angle_k, self.gain_k)
+        if angle is None:
+            return None
+        if angle.requires_grad or (isinstance(gain, Tensor) and gain.requires_grad):
+            return _cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
+        key = "both" if self.same_for_keys else side, dtype
+        if key not in self._cos_sin_cache:
+            self._cos_sin_cache[key] = _cos_sin(angle, gain, dtype)
+        return self._cos_sin_cache[key]
 
-        Each is [b|1, 1, i|j, pairs]. The entry of a side that is not rotated is None.
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "Rotation":
+        """Return the rotation of some of the queries and keys, given functions that select them along axis 1.
+
+        None leaves that side unrotated. Cosines and sines that this rotation has computed are selected, too.
         """
-        return self._cos_sin_of("q", self.angle_q, self.gain_q), self._cos_sin_of("k", self.angle_k, self.gain_k)
-
-    def _cos_sin_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
-        if any(isinstance(x, Tensor) and x.requires_grad for x in (angle, gain)):
-            return _cos_sin(angle, gain)  # not cached, because the graph belongs to a single call
-        side = "both" if self.same_for_keys else side
-        if side not in self._cos_sin_cache:
-            self._cos_sin_cache[side] = _cos_sin(angle, gain)
-        return self._cos_sin_cache[side]
-
-    def select(self, select_q: Callable[[Tensor], Tensor], select_k: Callable[[Tensor], Tensor]) -> "Rotation":
-        """Return the rotation of some of the queries and keys, given functions that select them along axis 1."""
-        sides = {"angle_q": select_q, "gain_q": select_q, "angle_k": select_k, "gain_k": select_k}
-        old = {name: getattr(self, name) for name in sides}
-        new: dict[str, Any] = {name: sides[name](x) if isinstance(x, Tensor) else x for name, x in old.items()}
-        return replace(self, **new)
+        chosen: dict[str, Any] = {}
+        for side, select in (("q", select_q), ("k", select_k)):
+            for name in (f"angle_{side}", f"gain_{side}"):
+                x = getattr(self, name)
+                chosen[name] = None if select is None else select(x) if isinstance(x, Tensor) else x
+        selected = replace(self, **chosen)
+        for (sides, dtype), x in self._cos_sin_cache.items():
+            if select_q and sides != "k":
+                selected._cos_sin_cache["q", dtype] = select_q(x)
+            if select_k and sides != "q":
+                selected._cos_sin_cache["k", dtype] = select_k(x)
+        return selected
 
     def keys_from(self, start: int) -> "Rotation":
         """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
-        keys = self.select(lambda x: x, lambda x: x[:, start:])
-        return replace(keys, angle_q=None, gain_q=None)
+        return self.select(None, lambda x: x[:, start:])
 
     def queries_only(self) -> "Rotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
-        return replace(self, angle_k=None, gain_k=None)
+        return self.select(lambda x: x, None)
 
 
-def _cos_sin(angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
-    """Return (cosines, sines) times the gain, with an axis for the heads; None if there is no angle."""
-    if angle is None:
-        return None
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b t 2 pairs"]:
+    cos, sin = angle.cos(), angle.sin()
     if gain is not None:
-        gain = gain[:, None] if isinstance(gain, Tensor) else gain
         cos, sin = cos * gain, sin * gain
-    return cos, sin
+    return torch.stack([cos.to(dtype), sin.to(dtype)], 2)
 
 
 def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
@@ -126,14 +131,13 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
         )
 
 
-def _rotate(x: Tensor, cos_sin: tuple[Tensor, Tensor] | None, layout: str) -> Tensor:
-    """Return `x` with its first `2 · cos.shape[-1]` dims rotated, computed in float32 or higher, in the dtype of `x`."""
+def _rotate(x: Tensor, cos_sin: Tensor | None, layout: str) -> Tensor:
+    """Return `x` with its first `2 · cos_sin.shape[-1]` dims rotated, computed in the dtype of `cos_sin`, in the dtype of `x`."""
     if cos_sin is None:
         return x
-    compute = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = (part.to(compute) for part in cos_sin)
+    cos, sin = cos_sin[:, None].unbind(3)
     pairs = cos.shape[-1]
-    rotary, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
+    rotary, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
     if layout == "interleaved":
         # One complex product replaces five passes over the tensor. (torch.compile does not change it; on a CPU that is
         # faster than the code that it generates for the five passes.)

@@ -188,11 +188,9 @@ def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rot
     """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
     if rotation is None:
         return None
-    q_pair, k_pair = rotation.cos_sin()
-    if any(x.requires_grad for pair in (q_pair, k_pair) if pair for x in pair):
+    cos_sin_q, cos_sin_k = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
+    if any(x is not None and x.requires_grad for x in (cos_sin_q, cos_sin_k)):
         return None
-    cos_sin_q = _packed(q_pair, dtype)
-    cos_sin_k = cos_sin_q if rotation.same_for_keys else _packed(k_pair, dtype)
     return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
 
 
@@ -205,11 +203,6 @@ def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
         len(cos_sin) in (1, len(x)) and cos_sin.shape[1] == x.shape[2] and 2 * cos_sin.shape[3] <= x.shape[3]
         for cos_sin, x in sides
     )
-
-
-def _packed(cos_sin: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
-    """Return cosines and sines [b|1, 1, t, pairs] as one tensor [b|1, t, 2, pairs]."""
-    return None if cos_sin is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*cos_sin)], 3)[:, 0]
 
 
 def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None) -> bool:
