@@ -17,7 +17,7 @@ that few of the distances between them occur; every distance that occurs is then
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -47,21 +47,24 @@ class Rotation:
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
-    # What `cos_sin` returns for each side and dtype, computed once for all layers that share this rotation. (A `cached_property`
-    # has a lock in Python 3.11, and torch.compile does not go through locks.)
+    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this rotation. (A
+    # `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
     _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _factor_cache: dict[tuple[str, torch.dtype], tuple[Tensor, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
-        return _rotate(q, self.cos_sin("q", torch.promote_types(q.dtype, torch.float32)), self.layout)
+        return self._rotate("q", q)
 
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
         """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
-        return _rotate(k, self.cos_sin("k", torch.promote_types(k.dtype, torch.float32)), self.layout)
+        return self._rotate("k", k)
 
     @property
     def same_for_keys(self) -> bool:
@@ -80,6 +83,26 @@ class Rotation:
             self._cos_sin_cache[key] = _cos_sin(angle, gain, dtype)
         return self._cos_sin_cache[key]
 
+    def _rotate(self, side: Literal["q", "k"], x: Tensor) -> Tensor:
+        """Return the queries or keys, rotated in float32 or higher, in their own dtype."""
+        compute = torch.promote_types(x.dtype, torch.float32)
+        cos_sin = self.cos_sin(side, compute)
+        if cos_sin is None:
+            return x
+        dims = 2 * cos_sin.shape[3]
+        rotary = (x if dims == x.shape[-1] else x[..., :dims]).to(compute)
+        out = _product(rotary, self._factors(side, cos_sin), self.layout).to(x.dtype)
+        return out if dims == x.shape[-1] else torch.cat([out, x[..., dims:]], -1)
+
+    def _factors(self, side: str, cos_sin: Tensor) -> tuple[Tensor, ...]:
+        """Return the factors of `_product` with an axis for the heads."""
+        if cos_sin.requires_grad:
+            return _factors(cos_sin, self.layout)
+        key = "both" if self.same_for_keys else side, cos_sin.dtype
+        if key not in self._factor_cache:
+            self._factor_cache[key] = _factors(cos_sin, self.layout)
+        return self._factor_cache[key]
+
     def select(
         self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
     ) -> "Rotation":
@@ -87,12 +110,9 @@ class Rotation:
 
         None leaves that side unrotated. Cosines and sines that this rotation has computed are selected, too.
         """
-        chosen: dict[str, Any] = {}
-        for side, select in (("q", select_q), ("k", select_k)):
-            for name in (f"angle_{side}", f"gain_{side}"):
-                x = getattr(self, name)
-                chosen[name] = None if select is None else select(x) if isinstance(x, Tensor) else x
-        selected = replace(self, **chosen)
+        angle_q, gain_q = _selected(select_q, self.angle_q), _selected(select_q, self.gain_q)
+        angle_k, gain_k = _selected(select_k, self.angle_k), _selected(select_k, self.gain_k)
+        selected = Rotation(angle_q, angle_k, gain_q, gain_k, self.layout, self.bidirectional)
         for (sides, dtype), x in self._cos_sin_cache.items():
             if select_q and sides != "k":
                 selected._cos_sin_cache["q", dtype] = select_q(x)
@@ -107,6 +127,10 @@ class Rotation:
     def queries_only(self) -> "Rotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
         return self.select(lambda x: x, None)
+
+
+def _selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | None) -> Any:
+    return None if select is None else select(x) if isinstance(x, Tensor) else x
 
 
 def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b t 2 pairs"]:
@@ -131,23 +155,27 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
         )
 
 
-def _rotate(x: Tensor, cos_sin: Tensor | None, layout: str) -> Tensor:
-    """Return `x` with its first `2 · cos_sin.shape[-1]` dims rotated, computed in the dtype of `cos_sin`, in the dtype of `x`."""
-    if cos_sin is None:
-        return x
+def _factors(cos_sin: Float[Tensor, "b t 2 pairs"], layout: str) -> tuple[Tensor, ...]:
     cos, sin = cos_sin[:, None].unbind(3)
-    pairs = cos.shape[-1]
-    rotary, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
+    if layout == "interleaved":
+        return (torch.complex(cos, sin),)
+    if cos.shape[2] == 1:
+        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+    return cos, sin
+
+
+def _product(x: Float[Tensor, "b h t dims"], factors: tuple[Tensor, ...], layout: str) -> Float[Tensor, "b h t dims"]:
+    """Return `x` with all of its dims rotated."""
     if layout == "interleaved":
         # One complex product replaces five passes over the tensor. (torch.compile does not change it; on a CPU that is
         # faster than the code that it generates for the five passes.)
-        z = torch.view_as_complex(_align_pairs(rotary.contiguous().unflatten(-1, (pairs, 2))))
-        out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
-    else:
-        first, second = rotary.chunk(2, -1)
-        out = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
-    out = out.to(x.dtype)
-    return torch.cat([out, rest], -1) if rest.shape[-1] else out
+        z = torch.view_as_complex(_align_pairs(x.contiguous().unflatten(-1, (-1, 2))))
+        return torch.view_as_real(z * factors[0]).flatten(-2)
+    cos, sin = factors
+    if cos.shape[-1] == x.shape[-1]:  # a single token: fewer operations, of more memory, with the same result
+        return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 def _align_pairs(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lengthwise
-from lengthwise import choose, encodings
+from lengthwise import choose, encodings, forms
 from lengthwise.attention import EncodingCache, TokenInfo
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import ENCODINGS
@@ -295,3 +295,30 @@ def test_a_cache_can_be_copied():
     model(x[:, 9:10], cache=cache)
     other = copy.deepcopy(cache)
     torch.testing.assert_close(model(x[:, 10:11], cache=other), model(x[:, 10:11], cache=cache), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["rope", "rope:layout=half", "xpos"])
+@torch.no_grad()
+def test_cosines_and_sines_are_computed_once_for_all_positions_up_to_a_power_of_two(name, monkeypatch):
+    encoding, cache, lengths = made(name), EncodingCache(), []
+    compute = forms._cos_sin
+    monkeypatch.setattr(
+        forms, "_cos_sin", lambda angle, *others: lengths.append(angle.shape[1]) or compute(angle, *others)
+    )
+    for keys in range(20, 40):
+        span = Span.of(keys, 1)
+        rotation = cache.modifiers(encoding, span).rotation
+        fresh = encoding.modifiers(span).rotation
+        parts = [(r, r.keys_from(keys - 1), r.queries_only()) for r in (rotation, fresh)]
+        if keys > 20:  # it is stored from the second step on
+            lengths.clear()
+        for side in ("q", "k"):
+            selected = [part.cos_sin(side, torch.float32) for part in parts[0]]
+            if keys > 20:
+                assert not lengths, "a step selects"
+            for one, part in zip(selected, parts[1], strict=True):
+                other = part.cos_sin(side, torch.float32)
+                assert one is other is None or torch.equal(one, other)
+            lengths.clear()
+        x = torch.randn(2, HEADS, 1, DIM, dtype=torch.float64)  # a dtype for which nothing is stored
+        assert torch.equal(rotation.rotate_query(x), fresh.rotate_query(x))

@@ -119,7 +119,9 @@ class _Entry:
         modifiers = modifiers_of(encoding, Span.of(length, device=span.q.device))
         if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(modifiers)):
             return None
-        if modifiers.rotation:  # which then selects from these cosines and sines; those of other dtypes are computed at each step
+        if (
+            modifiers.rotation
+        ):  # which then selects from these cosines and sines; those of other dtypes are computed at each step
             for side in ("q", "k"):
                 modifiers.rotation.cos_sin(side, torch.float32)
         return cls(modifiers, length, span.q.device, [x for x in sources if x is not None])

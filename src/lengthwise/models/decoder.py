@@ -320,7 +320,8 @@ class _Attention:
         self.rotation = self.modifiers.rotation if cache is not None else None
         if any(isinstance(term, KeyBias) for term in self.modifiers.terms):
             self.rotation = None  # this term needs unrotated keys
-        if self.rotation:  # the cache stores rotated keys
+        if self.rotation and cache is not None:  # the cache stores rotated keys
+            self.new_keys = self.rotation.keys_from(cache.length - mask.queries)
             self.modifiers = replace(self.modifiers, rotation=self.rotation.queries_only())
         self.plan: Plan | None = None
         self.backend_used = ""
@@ -329,7 +330,7 @@ class _Attention:
         """Return the attention output [b, h, t, d]. `x`: the layer's input, from which q, k and v are computed."""
         if self.cache is not None:
             if self.rotation:
-                k = self.rotation.keys_from(self.cache.length - k.shape[2]).rotate_key(k)
+                k = self.new_keys.rotate_key(k)
             k, v = self.cache.update(layer, k, v)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():

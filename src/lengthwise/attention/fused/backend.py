@@ -136,11 +136,11 @@ def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
 class _Static(NamedTuple):
     """What does not depend on q and k. `vectors`: the vectors of distances from `vectors_first` on, or None."""
 
-    biases: Biases
-    geometry: Geometry
+    arguments: Arguments
     vectors: Tensor | None
     vectors_first: int
-    rotary: Rotary | None
+    kernel_rotates: bool
+    changes_q_or_k: bool  # apart from a rotation
 
 
 _Cache = dict[tuple[torch.dtype, bool, float], _Static]
@@ -160,49 +160,62 @@ def _attend(
     *,
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
-    compute = compute_dtype(q)
+    input_dtype, compute = q.dtype, compute_dtype(q)
     key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
     if key not in cache:
-        kernel_rotates = q.device.type in KERNEL_ROTATES and not products
-        rotary = rotary_arguments(modifiers.rotation, compute) if kernel_rotates else None
+        rotates = q.device.type in KERNEL_ROTATES and not products
+        rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
+        arguments = Arguments(
+            bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary()
+        )
         static_vectors = combined_vectors(products, compute, scale)
-        cache[key] = _Static(bias_arguments(modifiers, compute), geometry_of(span, mask), *static_vectors, rotary)
-    biases, geometry, vectors, vectors_first, rotary = cache[key]
-    rotary = rotary if rotary and _shapes_fit(rotary, q, k) else None
-    rotation = None if rotary else modifiers.rotation
-    input_dtype = q.dtype
-    if q.device.type in CONVERTS_TO_FLOAT32 and (products or _changes_q_or_k(modifiers, rotation)):
+        cache[key] = _Static(arguments, *static_vectors, rotary is not None, _changes_q_or_k(modifiers, None))
+    arguments, vectors, vectors_first, kernel_rotates, changes_q_or_k = cache[key]
+    rotation = modifiers.rotation
+    if kernel_rotates:
+        if _shapes_fit(arguments.rotary, q, k):
+            rotation = None
+        else:
+            arguments = arguments._replace(rotary=Rotary())
+    changes_q_or_k = changes_q_or_k or rotation is not None
+    if q.device.type in CONVERTS_TO_FLOAT32 and (products or changes_q_or_k):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
     contents = [query_vectors(term, q.to(compute)) for term in products]
-    q, k = _transformed(modifiers, rotation, q, k)
+    if changes_q_or_k:
+        q, k = _transformed(modifiers, rotation, q, k)
     if vectors is None:
-        out, _ = operator.attend(q, k, v, Arguments(biases, Rows(), geometry, scale, rotary or Rotary()))
+        out, _ = operator.attend(q, k, v, arguments)
     else:
         content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
-        arguments = RelativeArguments(Vectors(content, vectors, vectors_first), biases, geometry, scale)
-        out, _ = relative.relative_attention(q, k, v, *arguments.flatten())
+        biases, _, geometry, *_ = arguments
+        relative_arguments = RelativeArguments(Vectors(content, vectors, vectors_first), biases, geometry, scale)
+        out, _ = relative.relative_attention(q, k, v, *relative_arguments.flatten())
     return out.to(input_dtype)
 
 
 def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
-    """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
+    """Return the operator's arguments for a rotation.
+
+    None if there is none, if its angles need a gradient, or if it rotates other dims of q than of k.
+    """
     if rotation is None:
         return None
     cos_sin_q, cos_sin_k = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
-    if any(x is not None and x.requires_grad for x in (cos_sin_q, cos_sin_k)):
+    sides = [x for x in (cos_sin_q, cos_sin_k) if x is not None]
+    if any(x.requires_grad or x.shape[3] != sides[0].shape[3] for x in sides):
         return None
     return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
 
 
 def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
     """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
-    sides = [(cos_sin, x) for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)) if cos_sin is not None]
-    if len({cos_sin.shape[3] for cos_sin, _ in sides}) > 1:
-        return False
-    return all(
-        len(cos_sin) in (1, len(x)) and cos_sin.shape[1] == x.shape[2] and 2 * cos_sin.shape[3] <= x.shape[3]
-        for cos_sin, x in sides
-    )
+    for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)):
+        if cos_sin is not None:
+            rows, tokens, _, pairs = cos_sin.shape
+            batch, _, length, dim = x.shape
+            if rows not in (1, batch) or tokens != length or 2 * pairs > dim:
+                return False
+    return True
 
 
 def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None) -> bool:

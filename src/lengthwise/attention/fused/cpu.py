@@ -47,8 +47,9 @@ def _new_call(
         call.rows = _pointer("rows", rows.table, lse.dtype)
         assert rows.table.shape[0] == call.batch and rows.table.shape[2] == call.queries
         call.rows_heads, call.rows_size = rows.table.shape[1], rows.table.shape[3]
-    for name in ("position_q", "position_k", "documents"):
-        _add_integers(call, name, getattr(geometry, name))
+    _add_integers(call, "position_q", geometry.position_q)
+    _add_integers(call, "position_k", geometry.position_k)
+    _add_integers(call, "documents", geometry.documents)
     _rotate(call, rotary)
     return call, made
 
@@ -90,12 +91,12 @@ def _rotate(call: Call, rotary: Rotary) -> None:
     sides = (("cos_sin_q", rotary.cos_sin_q, call.queries), ("cos_sin_k", rotary.cos_sin_k, call.keys))
     for name, cos_sin, tokens in sides:
         if cos_sin is not None:
-            pairs = call.pairs or cos_sin.shape[3]
+            rows, own_tokens, two, pairs = cos_sin.shape
             dtype = torch.float64 if call.dtype == DTYPES[torch.float64] else torch.float32
             assert cos_sin.is_contiguous() and cos_sin.dtype == dtype and 2 * pairs <= call.dim, name
-            assert len(cos_sin) in (1, call.batch) and cos_sin.shape[1:] == (tokens, 2, pairs), name
+            assert rows in (1, call.batch) and own_tokens == tokens and two == 2 and call.pairs in (0, pairs), name
             setattr(call, name, cos_sin.data_ptr())
-            setattr(call, f"{name}_stride", cos_sin[0].numel() if len(cos_sin) > 1 else 0)
+            setattr(call, f"{name}_stride", tokens * 2 * pairs if rows > 1 else 0)
             call.pairs = pairs
     call.interleaved = rotary.interleaved
 
