@@ -17,7 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from lengthwise.attention import EncodingCache, Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers
+from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
@@ -38,45 +38,71 @@ class Tokens:
     visible: Tensor | None
     packed: bool
     _spans: dict[bool, tuple[Span, Tensor | None]] = field(default_factory=dict)
-    _shared: dict[tuple[PositionEncoding, int | None, bool], tuple[AttentionModifiers, Span, Mask, Plan | None]] = (
-        field(default_factory=dict)
-    )
+    _modifiers: dict[tuple[PositionEncoding, bool], AttentionModifiers] = field(default_factory=dict)
+    _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
+    _plans: dict[tuple[PositionEncoding, bool, int | None, bool], Plan] = field(default_factory=dict)
 
     def to(self, *_: Any, **__: Any) -> "Tokens":
         """Return itself. MPT converts its mask to another type."""
         return self
 
-    def shared(
+    def without_results(self) -> "Tokens":
+        """Return the same tokens without what layers have computed for them."""
+        return Tokens(self.queries, self.keys, self.first_key, self.visible, self.packed)
+
+    def modifiers(
         self,
         encoding: PositionEncoding,
-        window: int | None,
-        causal: bool,
+        rotated_keys: bool,
         position_ids: Tensor | None,
         device: torch.device,
         forms: EncodingCache,
-    ) -> tuple[AttentionModifiers, Span, Mask, Plan | None]:
-        """Return what all layers with the same encoding and window share. The plan is None until `keep` stores it.
+    ) -> AttentionModifiers:
+        """Return what an encoding does to the attention of all layers that share it.
 
-        `forms`: stores forms of encodings from one decoding step to the next.
+        `rotated_keys`: the cache has rotated the keys. `forms`: stores forms of encodings from one decoding step to the next.
         """
-        key = encoding, window, causal
-        if key not in self._shared:
-            span, documents = self.span(encoding.depends_on_length(), position_ids, device)
-            mask = Mask(self.queries, self.keys, causal, documents, window)
-            self._shared[key] = forms.modifiers(encoding, span), span, mask, None
-        return self._shared[key]
+        key = encoding, rotated_keys
+        if key not in self._modifiers:
+            span, _ = self.span(encoding.depends_on_length(), position_ids, device)
+            modifiers = forms.modifiers(encoding, span)
+            if rotated_keys and modifiers.rotation:
+                self._new_keys[encoding] = modifiers.rotation.keys_from(self.keys - self.queries)
+                modifiers = replace(modifiers, rotation=modifiers.rotation.queries_only())
+            self._modifiers[key] = modifiers
+        return self._modifiers[key]
 
-    def keep(self, encoding: PositionEncoding, window: int | None, causal: bool, prepared: Plan) -> None:
-        modifiers, span, mask, _ = self._shared[encoding, window, causal]
-        self._shared[encoding, window, causal] = modifiers, span, mask, prepared
+    def new_keys(
+        self, encoding: PositionEncoding, position_ids: Tensor | None, device: torch.device, forms: EncodingCache
+    ) -> Rotation:
+        """Return the rotation of the queries' own keys, which a cache stores rotated."""
+        if encoding not in self._new_keys:
+            self.modifiers(encoding, True, position_ids, device, forms)
+        return self._new_keys[encoding]
+
+    def plan(
+        self, encoding: PositionEncoding, rotated_keys: bool, window: int | None, causal: bool, query: Tensor
+    ) -> Plan:
+        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed its forms."""
+        key = encoding, rotated_keys, window, causal
+        if key not in self._plans:
+            span, documents = self._spans[encoding.depends_on_length()]
+            mask = Mask(self.queries, self.keys, causal, documents, window)
+            self._plans[key] = plan(self._modifiers[encoding, rotated_keys], span, mask, query)
+        return self._plans[key]
 
     def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
         """Return the positions and the document IDs of the keys. `lengths`: the encoding depends on those of the documents."""
         if lengths not in self._spans:
-            positions = self.positions(position_ids, device)
+            by_index = torch.arange(self.first_key, self.first_key + self.keys, device=device)[None]
+            positions = self.positions(position_ids, by_index)
             documents = self.documents(positions)
-            if documents is None and not self.first_key and _is_consecutive(positions):
-                span = Span.of(self.keys, self.queries, device)
+            if (
+                documents is None
+                and not self.first_key
+                and (positions is by_index or bool((positions == by_index).all()))
+            ):
+                span = Span(by_index[:, -self.queries :], by_index, self.keys, consecutive=True)
             else:
                 length_k = document_lengths(positions, documents) if lengths else None
                 length_q = None if length_k is None else length_k[:, -self.queries :]
@@ -85,14 +111,15 @@ class Tokens:
             self._spans[lengths] = span, documents
         return self._spans[lengths]
 
-    def positions(self, position_ids: Tensor | None, device: torch.device) -> Tensor:
+    def positions(self, position_ids: Tensor | None, by_index: Tensor) -> Tensor:
         """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from them.
+
+        `by_index` [1, j]: the position IDs if all tokens are counted, also those that the cache has dropped.
 
         A forward pass without position IDs counts all tokens, as models of transformers do; `generate` counts those that are no
         padding.
         """
         all_keys = self.first_key + self.keys
-        by_index = torch.arange(self.first_key, all_keys, device=device)[None]
         if position_ids is None:
             return by_index
         if self.queries == self.keys and not self.first_key:
@@ -123,10 +150,6 @@ class Tokens:
             return None
         shown = self.visible[:, self.first_key : self.first_key + self.keys]
         return None if bool(shown.all()) else torch.where(shown, 0, -1)
-
-
-def _is_consecutive(positions: Tensor) -> bool:
-    return bool((positions == torch.arange(positions.shape[1], device=positions.device)).all())
 
 
 def describe_tokens(
@@ -175,10 +198,11 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Return the attention output [b, i, h, d] and no weights. This is our attention function of transformers.
 
-    `query` [b, h, i, d]; `key`, `value` [b, g, j, d], without any position encoding.
+    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], with keys that the cache may have rotated.
     """
     layer: Any = module
-    encoding: PositionEncoding = layer._lengthwise.encoding
+    state = layer._lengthwise
+    encoding: PositionEncoding = state.encoding
     tokens = attention_mask
     if not isinstance(tokens, Tokens):
         raise ConfigError(
@@ -193,18 +217,17 @@ def attention(
             f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"
         )
     window, causal = further.get("sliding_window"), bool(getattr(layer, "is_causal", True))
-    if layer._lengthwise.is_recomputed():
+    if state.is_recomputed():
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
-        tokens = replace(tokens, _shared={})
-    places = further.get("position_ids"), query.device
-    modifiers, span, mask, prepared = tokens.shared(encoding, window, causal, *places, layer._lengthwise.forms)
+        tokens = tokens.without_results()
+    rotated = state.has_rotated_keys
+    modifiers = tokens.modifiers(encoding, rotated, further.get("position_ids"), query.device, state.forms)
     if encoding.reads_content():
-        features = layer._lengthwise.features(tokens)
-        modifiers, prepared = with_content(modifiers, encoding, features, span, mask), None
-    if prepared is None:
-        prepared = plan(modifiers, span, mask, query)
-        if not encoding.reads_content():
-            tokens.keep(encoding, window, causal, prepared)
+        span, documents = tokens.span(encoding.depends_on_length(), further.get("position_ids"), query.device)
+        mask = Mask(tokens.queries, tokens.keys, causal, documents, window)
+        prepared = plan(with_content(modifiers, encoding, state.features(tokens), span, mask), span, mask, query)
+    else:
+        prepared = tokens.plan(encoding, rotated, window, causal, query)
     return prepared(query, key, value, scale=scaling).transpose(1, 2).contiguous(), None
 
 

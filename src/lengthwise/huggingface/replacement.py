@@ -19,12 +19,10 @@ from lengthwise.huggingface.attention import NAME, Tokens
 from lengthwise.huggingface.feature_cache import feature_layer
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
+from lengthwise.huggingface.rotated_keys import CACHES, caches_rotated_keys, let_the_cache_rotate
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
 from lengthwise.models.conversion.weights import Layout
-
-CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
-
 
 ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
 """Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
@@ -66,10 +64,11 @@ class LayerState:
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
     x: Tensor | None = None  # the layer's input, for encodings that read content
     past: Any = None  # the layer of the cache that keeps what they compute from it
+    has_rotated_keys: bool = False  # in the current call
 
     @property
     def encoding(self) -> PositionEncoding:
-        return current_module(self.modules[self.number])
+        return current_module(getattr(self.modules, str(self.number)))  # faster than an index
 
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
@@ -147,6 +146,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         if modules[number].reads_content():
             hook = _keep_input(state, int(cast(Any, layer).layer_idx))
             replaced.hooks.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+        if caches_rotated_keys(decoder.position_encodings[number], like.device):
+            replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
     if modules[0].acts_on_embedding():
         replaced.hooks += _embed_positions(decoder)
     decoder._lengthwise_replaced = replaced

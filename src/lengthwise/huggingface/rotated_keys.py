@@ -1,0 +1,48 @@
+"""Keys that are rotated before a cache of transformers stores them, as transformers does, so that no step rotates all of them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import modifiers_of
+from lengthwise.forms import KeyBias, Rotation
+from lengthwise.huggingface.attention import Tokens
+from lengthwise.span import Span
+
+CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
+
+
+class RotatingCache:
+    """Stands for the cache in one call of a layer: it rotates the new keys and stores them."""
+
+    def __init__(self, cache: Any, new_keys: Rotation):
+        self._cache, self._new_keys = cache, new_keys
+
+    def update(self, key_states: Tensor, *arguments: Any, **options: Any) -> Any:
+        return self._cache.update(self._new_keys.rotate_key(key_states), *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+
+def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> bool:
+    """Whether cached keys can be rotated: the angles of a token never change, and nothing reads keys before their rotation."""
+    if encoding.depends_on_length():
+        return False
+    modifiers = modifiers_of(encoding, Span.of(1, device=device))
+    return modifiers.rotation is not None and not any(isinstance(term, KeyBias) for term in modifiers.terms)
+
+
+def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A hook before an attention layer: the cache rotates the layer's new keys before it stores them."""
+    state = layer._lengthwise  # not from a closure, which a copy of the model would share
+    name = next((name for name in CACHES if options.get(name) is not None), None)
+    tokens = options.get("attention_mask")
+    state.has_rotated_keys = name is not None and isinstance(tokens, Tokens)
+    if name is None or not isinstance(tokens, Tokens):
+        return None
+    x = options["hidden_states"] if "hidden_states" in options else arguments[0]
+    new_keys = tokens.new_keys(state.encoding, options.get("position_ids"), x.device, state.forms)
+    return arguments, {**options, name: RotatingCache(options[name], new_keys)}
