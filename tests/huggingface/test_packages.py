@@ -134,7 +134,9 @@ def test_lm_evaluation_harness_decodes_the_same_answers(tmp_path: Path, monkeypa
         task = choice.build()
         batch = task.examples(4, 6, length)
         prompts = batch.inputs[:, : length + 2]
-        answers = model.generate(prompts, 2 * length, stop=task.eos)  # as many tokens as its task in the harness allows
+        answers = model.generate(
+            prompts, 2 * length + 1, stop=task.eos
+        )  # as many tokens as its task in the harness allows
         samples = found["samples"][f"lengthwise_{choice.name.lower()}_{length}"]
         for number, sample in enumerate(sorted(samples, key=lambda sample: sample["doc_id"])):
             words = [word for word in task.answer_words(answers[number].tolist()) if word not in ("[BOS]", "[...]")]

@@ -1,8 +1,11 @@
 """`lengthwise harness`: write our tasks as tasks of lm-evaluation-harness."""
 
+from pathlib import Path
+
 from lengthwise.cli.options import Integer, option_class, whole_numbers
 from lengthwise.cli.printing import column, one_line, plain_table, stdout
 from lengthwise.config import ConfigError
+from lengthwise.new_folder import require_new
 
 MAX_EXAMPLES = 100_000
 
@@ -14,26 +17,34 @@ class HarnessOptions:
     out: str
     """The folder to create. A folder that exists is never overwritten."""
     lengths: str = "5,10,20,40"
-    """Lengths in the unit of each task, comma-separated. Each task at each length is a task of its own."""
+    """Lengths in the unit of each task, comma-separated: words for retrieval tasks. Each task at each length is a task of its
+    own."""
     examples: Integer = 200
     """Examples of each length, which are those of an evaluation with the same number and seed."""
     seed: Integer = 0
     """Seed of the examples."""
-    prompt: str = "{input} [SEP]"
-    """The text that the model continues, in which {input} stands for the question. The default is the prompt of exported
-    runs; other models need words such as "Copy: {input} Copy:"."""
+    prompt: str | None = None
+    """The text that the model continues, in which {input} stands for the question. Exported runs need the default; other models
+    need words such as "Copy: {input} Copy:". Retrieval tasks have sentences of their own. [default: {input} [SEP]]"""
+    text: str | None = None
+    """Text file in UTF-8 into which retrieval tasks (needle, keys, ...) insert sentences."""
 
 
 def command(*tasks: str, options: HarnessOptions) -> int:
     """Write tasks of questions and answers for lm-evaluation-harness, at several lengths each.
 
     Example: lengthwise harness copy reverse addition --lengths 10,20,40 --out tasks; lm_eval --include_path tasks --tasks
-    lengthwise_copy (a task of each length also has a name of its own, such as lengthwise_copy_20)
+    lengthwise_copy (a task of each length also has a name of its own, such as lengthwise_copy_20); lengthwise harness needle
+    --text novel.txt --lengths 500,2000 --out needles
 
     Args:
-        tasks: The tasks, optionally with settings: copy or copy:symbols=10.
+        tasks: The tasks, optionally with settings: copy or copy:symbols=10. With --text, also the retrieval tasks of `lengthwise
+            reach`: needle, keys, values, variables, copying.
     """
-    from lengthwise.evaluation.harness import write_tasks
+    from lengthwise.evaluation.harness import INPUT, WORDS, question_rows, write_rows
+    from lengthwise.reach.harness import retrieval_rows
+    from lengthwise.reach.tasks import TASKS as RETRIEVAL_TASKS
+    from lengthwise.reach.text import read_text
     from lengthwise.tasks import TASKS
 
     if not tasks:
@@ -41,10 +52,23 @@ def command(*tasks: str, options: HarnessOptions) -> int:
     if not 1 <= options.examples <= MAX_EXAMPLES:
         raise ConfigError(f"--examples must be from 1 to {MAX_EXAMPLES:,}, got {options.examples}")
     lengths = whole_numbers(options.lengths, "--lengths", 1, "5,10,20,40")
-    choices = [TASKS.parse(task) for task in tasks]
-    written = write_tasks(
-        options.out, choices, lengths, count=options.examples, seed=options.seed, prompt=options.prompt
-    )
+    retrieval = [task for task in tasks if task in RETRIEVAL_TASKS]
+    choices = [TASKS.parse(task) for task in tasks if task not in RETRIEVAL_TASKS]
+    require_new(options.out)
+    if retrieval and options.text is None:
+        raise ConfigError(f"{retrieval[0]} needs --text; name a text file into which its sentences are inserted")
+    if not retrieval and options.text is not None:
+        raise ConfigError(f"--text belongs to retrieval tasks; name one of {', '.join(RETRIEVAL_TASKS)}, or omit it")
+    if not choices and options.prompt is not None:
+        raise ConfigError("--prompt has no effect on retrieval tasks, which have sentences of their own; omit it")
+    prompt = WORDS if options.prompt is None else options.prompt
+    if INPUT not in prompt:
+        raise ConfigError(f"--prompt must contain {INPUT} where the question belongs, got {prompt!r}")
+    rows = question_rows(choices, lengths, count=options.examples, seed=options.seed, prompt=prompt)
+    if options.text is not None:
+        text = read_text(Path(options.text))
+        rows += retrieval_rows(retrieval, text, lengths, count=options.examples, seed=options.seed)
+    written = write_rows(options.out, rows)
     table = plain_table(column("task", no_wrap=True))
     for name in ("examples", "tokens of an answer, at most"):
         table.add_column(name, justify="right")

@@ -5,7 +5,7 @@ Source of the format: https://github.com/EleutherAI/lm-evaluation-harness, versi
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ WORDS = "{input} [SEP]"  # the prompt of our own models
 MODULE = '''"""The examples of these tasks, which lm-evaluation-harness loads with functions of this module."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +26,18 @@ import datasets
 
 
 def load(name, **_):
-    lines = (Path(__file__).parent / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines])}
+    with open(Path(__file__).parent / f"{name}.jsonl", encoding="utf-8") as lines:
+        return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines])}
+
+
+def whole(doc, results):
+    """Return 1 if the generated text is the answer. Most tokenizers generate a space before it, which does not count."""
+    return {"exact_match": float(results[0].strip() == doc["answer"])}
+
+
+def beginning(doc, results):
+    """Return 1 if the generated text begins with the answer. A number that has further digits is another number."""
+    return {"exact_match": float(re.match(rf"\\s*{re.escape(doc['answer'])}(?!\\w)", results[0]) is not None)}
 
 
 '''
@@ -39,6 +50,7 @@ test_split: test
 doc_to_text: "{{{{prompt}}}}"
 doc_to_target: "{{{{answer}}}}"
 target_delimiter: " "
+process_results: !function examples.{score}
 num_fewshot: 0
 generation_kwargs:
   do_sample: false
@@ -63,6 +75,19 @@ class HarnessTask:
     tokens: int
 
 
+@dataclass(frozen=True)
+class TaskRows:
+    """The examples of a task at one length: prompt, answer and length of each.
+
+    `is_continued`: whether text may follow the answer, as in a sentence that goes on.
+    """
+
+    label: str
+    length: int
+    rows: Sequence[Mapping[str, str | int]]
+    is_continued: bool = False
+
+
 def write_tasks(
     folder: str | Path,
     choices: Sequence[Choice],
@@ -75,26 +100,42 @@ def write_tasks(
     """Write a task of lm-evaluation-harness for each of our tasks and each length. Their names are such as lengthwise_copy_20.
 
     The examples are those of `evaluate` with the same seed and count. `prompt`: the text that a model continues, in which {input}
-    stands for the question. The score is the exact match of the answer's words. The folder appears complete, or not at all.
-    Raises `ConfigError` for a folder that exists, for a task without words, and for a length that a task does not have.
+    stands for the question. The score is the exact match of the answer, without spaces around it. The folder appears complete, or
+    not at all. Raises `ConfigError` for a folder that exists, for a task without words, and for a length that a task does not have.
     """
-    path = require_new(folder)
+    require_new(folder)
     if INPUT not in prompt:
         raise ConfigError(f"a prompt must contain {INPUT} where the question belongs, got {prompt!r}")
+    return write_rows(folder, question_rows(choices, lengths, count=count, seed=seed, prompt=prompt))
+
+
+def question_rows(
+    choices: Sequence[Choice], lengths: Sequence[int], *, count: int, seed: int, prompt: str
+) -> list[TaskRows]:
+    """Return the examples of each task at each length."""
+    return [
+        TaskRows(choice.label, length, _examples(choice.build(), choice, length, count, seed, prompt))
+        for choice in dict.fromkeys(choices)
+        for length in dict.fromkeys(lengths)
+    ]
+
+
+def write_rows(folder: str | Path, tasks: Sequence[TaskRows]) -> list[HarnessTask]:
+    """Write a task of lm-evaluation-harness for each element. The folder appears complete, or not at all."""
     files: dict[str, str] = {}
     written = []
-    for choice in dict.fromkeys(choices):
-        label = re.sub(r"[^a-z0-9]+", "_", choice.label.lower()).strip("_")
-        for length in dict.fromkeys(lengths):
-            task, name = choice.build(), f"lengthwise_{label}_{length}"
-            rows = _examples(task, choice, length, count, seed, prompt)
-            # A tokenizer of bytes needs as many tokens as an answer has bytes; the end may need another one.
-            tokens = max(len(str(row["answer"]).encode()) for row in rows) + 1
-            files[f"{name}.yaml"] = TASK.format(name=name, tag=f"lengthwise_{label}", tokens=tokens)
-            files[f"{name}.jsonl"] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-            written.append(HarnessTask(name, len(rows), tokens))
+    for task in tasks:
+        tag = "lengthwise_" + re.sub(r"[^a-z0-9]+", "_", task.label.lower()).strip("_")
+        name = f"{tag}_{task.length}"
+        # A tokenizer of bytes needs as many tokens as an answer has bytes; a space before it and the end may need two others.
+        tokens = max(len(str(row["answer"]).encode()) for row in task.rows) + 2
+        files[f"{name}.yaml"] = TASK.format(
+            name=name, tag=tag, tokens=tokens, score="beginning" if task.is_continued else "whole"
+        )
+        files[f"{name}.jsonl"] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in task.rows)
+        written.append(HarnessTask(name, len(task.rows), tokens))
     files["examples.py"] = MODULE + "".join(f'{task.name} = partial(load, "{task.name}")\n' for task in written)
-    with new_folder(path) as draft:
+    with new_folder(folder) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
     return written
@@ -102,7 +143,7 @@ def write_tasks(
 
 def _examples(
     task: object, choice: Choice, length: int, count: int, seed: int, prompt: str
-) -> list[dict[str, str | int]]:
+) -> list[Mapping[str, str | int]]:
     if not isinstance(task, SequenceTask):
         raise ConfigError(
             f"{choice.label} has no questions and answers in words; take a task such as Copy, Reverse or Addition"
