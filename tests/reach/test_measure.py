@@ -200,6 +200,19 @@ def test_a_length_without_memory_is_reported_and_the_rest_is_kept(
     assert not again.skipped and {unit.length for unit in again.units} == set(LENGTHS)
 
 
+@pytest.mark.parametrize("place", ["progress", "file"])
+def test_a_full_disk_or_a_closed_terminal_is_not_blamed_on_the_model(tmp_path: Path, place: str) -> None:
+    def failing(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    saved: list[Results] = []
+    save = failing if place == "file" else saved.append
+    measurement = started(tmp_path, remembering(tmp_path, 300), tasks=("needle",), lengths=(256,), save=save)
+    with pytest.raises(OSError, match="No space left"):
+        measurement.run(failing if place == "progress" else quiet)
+    assert not measurement.skipped and not any(results.skipped for results in saved)
+
+
 def test_a_cache_that_does_not_fit_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = remembering(tmp_path, 300)
     cache = {length: 2 * 8 * (length - 1) for length in LENGTHS}  # token IDs as float64, for keys and for values
@@ -262,7 +275,7 @@ def test_losses_that_are_no_numbers_are_not_stored(tmp_path: Path) -> None:
         model.model.get_output_embeddings().weight[3] = torch.nan
     results = started(tmp_path, model, tasks=("text",), lengths=(256,)).run(quiet)
     assert not results.units
-    assert results.skipped[0].reason == "its losses are not finite in float32; try --dtype float32"
+    assert results.skipped[0].reason == "its losses are not finite in float32; its weights may be damaged"
 
 
 def test_progress_never_decreases(tmp_path: Path) -> None:

@@ -159,6 +159,8 @@ class Measurement:
                     self._store((self._unit(reader, method, task, length, depth, show),))
             except ConfigError as error:
                 reason = str(error)
+            except OSError:
+                raise  # of the results file or the progress, such as a full disk; the model is not to blame
             except Exception as error:
                 found = f"the model cannot compute it ({type(error).__name__}: {' '.join(str(error).split())})"
                 reason = OUT_OF_MEMORY if is_out_of_memory(error) else found
@@ -202,7 +204,8 @@ class Measurement:
                     score = float(reader.answers_correctly(prompt.tokens, prompt.answer))
             scores.append(score)
         if not all(map(math.isfinite, [*scores, *itertools.chain.from_iterable(rows)])):
-            raise ConfigError(f"its losses are not finite in {self.plan.dtype}; try --dtype float32")
+            hint = "try --dtype float32" if self.plan.dtype != "float32" else "its weights may be damaged"
+            raise ConfigError(f"its losses are not finite in {self.plan.dtype}; {hint}")
         return Unit(
             method=method,
             task=task,

@@ -261,7 +261,9 @@ def _require_causal(path: Path, model: Any) -> None:
     tolerance = min(TOLERANCE * torch.finfo(model.dtype).eps, 0.05)
     if vocab > 1 and not (first - second).abs().max() <= tolerance * first.abs().max():
         if not bool(logits.isfinite().all()):
-            raise ConfigError(f"{path}: its logits are not finite in {model.dtype}; try --dtype float32")
+            dtype = str(model.dtype).removeprefix("torch.")
+            hint = "try --dtype float32" if dtype != "float32" else "download the whole folder again"
+            raise ConfigError(f"{path}: its logits are not finite in {dtype}; {hint}")
         raise ConfigError(f"{path}: the model is not causal, because later tokens change its logits; take another one")
 
 
