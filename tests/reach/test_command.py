@@ -230,3 +230,23 @@ def test_a_model_with_an_encoding_of_ours(place: Path, capfd: pytest.CaptureFixt
     (other,) = read(Path("tiny.json")).units
     assert unit.scores == pytest.approx(other.scores, rel=1e-6)
     assert "can only be measured as it is; omit --methods" in refused(capfd, "alibi", *small, "--methods", "nope")
+
+
+def test_the_page_never_replaces_the_results(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    small = (*SMALL, "--output", "a.json")
+    assert "--page and --output are the same file, a.json" in refused(capfd, "tiny", *small, "--page", "./a.json")
+    assert not Path("a.json").exists()
+    default = (*SMALL, "--page", "tiny.reach.json")
+    assert "--page and --output are the same file, tiny.reach.json" in refused(capfd, "tiny", *default)
+
+
+def test_a_model_without_attention(place: Path) -> None:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    for name in ("config.json", "model.safetensors"):
+        (place / "tiny" / name).unlink()
+    tokens = json.loads((place / "tiny" / "tokenizer.json").read_text())["model"]["vocab"]
+    config = MambaConfig(vocab_size=len(tokens) + 8, hidden_size=16, num_hidden_layers=1, state_size=4)
+    MambaForCausalLM(config).save_pretrained(place / "tiny")
+    assert main(["reach", "tiny", *map(str, SMALL[:-1]), "text"]) == 0
+    assert read(Path("tiny.reach.json")).model.encoding == "unknown"

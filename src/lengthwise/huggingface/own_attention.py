@@ -56,11 +56,10 @@ FORWARDS: dict[str, Callable[..., Any]] = {"BloomAttention": bloom, "MptAttentio
 
 def alibi_of(config: Any) -> Choice | None:
     """Return the encoding of a BLOOM or MPT model with the slopes that transformers computes for it, and None for other models."""
-    heads = int(config.num_attention_heads)
     if config.model_type == "bloom":
-        return alibi_from_slopes(_bloom_slopes(heads))
+        return alibi_from_slopes(_bloom_slopes(int(config.num_attention_heads)))
     if config.model_type == "mpt" and config.attn_config.alibi:
-        return alibi_from_slopes(_mpt_slopes(heads, int(config.attn_config.alibi_bias_max)))
+        return alibi_from_slopes(_mpt_slopes(int(config.num_attention_heads), int(config.attn_config.alibi_bias_max)))
     return None
 
 

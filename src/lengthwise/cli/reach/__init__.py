@@ -140,6 +140,8 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
             model = loading.load_folder(path, options.device, options.dtype)
             name = Path(path).resolve().name
         file = output_file(options.output or f"{_file_name(name)}.reach.json", "JSON file")
+        if options.page is not None and file.resolve() == Path(options.page).resolve():
+            raise ConfigError(f"--page and --output are the same file, {one_line(file)}; name another one for the page")
         return _run(name, model, plan, text, file, options)
 
 
