@@ -1,13 +1,16 @@
 """A new folder that appears complete, or not at all."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lengthwise.values import ConfigError, require_no_address
+
+SUFFIX = ".draft"
 
 
 def require_new(folder: str | Path, option: str = "--out") -> Path:
@@ -28,9 +31,13 @@ def require_new(folder: str | Path, option: str = "--out") -> Path:
 
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """Yield a draft, which gets the name of the folder at the end. After an error, nothing is left."""
+    """Yield a draft, which gets the name of the folder at the end. After an error, nothing is left.
+
+    A kill leaves the draft, which the next call for the same folder deletes. A draft is locked while its process lives.
+    """
     path = require_new(folder)
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    _delete_abandoned(path)
+    draft, lock = _locked_draft(path)
     try:
         yield draft
         draft.chmod(0o755)
@@ -38,3 +45,37 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+    finally:
+        os.close(lock)
+
+
+def _locked_draft(path: Path) -> tuple[Path, int]:
+    """Return a new draft and a descriptor that holds its lock."""
+    while True:
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=SUFFIX, dir=path.absolute().parent))
+        with suppress(FileNotFoundError):  # another process deleted the draft before it was locked
+            lock = os.open(draft, os.O_RDONLY)
+            with suppress(OSError, ImportError):  # a system without locks
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if draft.exists():
+                return draft, lock
+            os.close(lock)
+
+
+def _delete_abandoned(path: Path) -> None:
+    """Delete the drafts of processes that were killed."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+    for draft in path.absolute().parent.iterdir():
+        if name.fullmatch(draft.name) is None:
+            continue
+        with suppress(OSError, ImportError):  # it belongs to a process that lives or to another user, or it is gone
+            handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(draft)
+            finally:
+                os.close(handle)
