@@ -20,8 +20,33 @@ def progress() -> Iterator[Show]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=None)
-        yield lambda text, done, total: bars.update(bar, description=one_line(text), completed=done, total=total)
+        bar, part = bars.add_task("", total=None), _Part()
+
+        def show(text: str, done: float, total: float) -> None:
+            if part.is_new(done, total):
+                bars.reset(bar)  # otherwise the remaining time is that of the part before
+            bars.update(bar, description=one_line(text), completed=done, total=total)
+
+        yield show
+
+
+class _Part:
+    """A part of a computation, such as the training of one of several models. The next part begins where less is completed.
+
+    What was completed when a part begins took no time here, because an earlier call had computed it.
+    """
+
+    def __init__(self) -> None:
+        self.start = self.first = 0.0
+        self.last: tuple[float, float] | None = None  # completed, total
+
+    def is_new(self, done: float, total: float) -> bool:
+        """Note the progress, and return whether a part begins with it."""
+        is_new = self.last is None or done < self.last[0] or total != self.last[1]
+        self.last = (done, total)
+        if is_new:
+            self.first = done
+        return is_new
 
 
 class _Lines:
@@ -29,12 +54,16 @@ class _Lines:
 
     def __init__(self) -> None:
         self.start = self.printed = time.perf_counter()
+        self.part = _Part()
 
     def __call__(self, text: str, done: float, total: float) -> None:
         now = time.perf_counter()
+        part = self.part
+        if part.is_new(done, total):
+            part.start = now
         if now - self.printed < max(5.0, (now - self.start) / 30):
             return
         self.printed = now
-        left = (now - self.start) * (total - done) / done if done else 0.0
+        left = (now - part.start) * (total - done) / (done - part.first) if done > part.first else 0.0
         remaining = f", about {duration(left)} left" if left >= 1 else ""
         print(f"{one_line(text)} ({done / total:.0%}{remaining})", file=sys.stderr, flush=True)
