@@ -45,7 +45,7 @@ class Tuning(Config):
         if not 0 < self.learning_rate < math.inf:
             raise ConfigError(f"learning_rate must be more than 0, got {self.learning_rate:g}")
         if self.lora is not None and not 1 <= self.lora <= MAX_ROWS:
-            raise ConfigError(f"lora must be a rank of at least 1, such as 16, got {self.lora}")
+            raise ConfigError(f"lora must be a rank from 1 to {MAX_ROWS:,}, such as 16, got {self.lora}")
 
     @property
     def rows(self) -> int:
