@@ -151,10 +151,10 @@ def test_a_phone_shows_all_of_it(opened: Any, study: Findings, tmp_path: Any) ->
     page = opened(path, viewport={"width": 390, "height": 800})
     assert page.messages == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    words = page.locator(".chart svg text", has_text="3 neighbours").bounding_box()
+    words = page.locator("figure .chart svg text", has_text="3 neighbours").bounding_box()
     assert words is not None
     assert words["x"] + words["width"] <= 390, "the words beyond the last length are within the page"
-    page.locator(".chart").focus()
+    page.locator("figure .chart").focus()
     page.keyboard.press("ArrowLeft")
     assert page.locator(".tip .baseline").count() == len(NAMES)
     assert "least squares" in page.locator(".tip").inner_text()

@@ -36,7 +36,7 @@ def opened(open_page: Any, path: Path, **settings: Any) -> Iterator[Any]:
 def drawn(page: Any, slot: int, chart: int = 0) -> int:
     """How many marks of a colour a chart shows."""
     return page.evaluate(
-        "([chart, colour]) => [...document.querySelectorAll('.chart')[chart].querySelectorAll('path, line')]"
+        "([chart, colour]) => [...document.querySelectorAll('figure .chart')[chart].querySelectorAll('path, line')]"
         ".filter(e => [e.getAttribute('stroke'), e.getAttribute('fill')].includes(colour)).length",
         [chart, f"var(--c{slot})"],
     )
@@ -44,11 +44,11 @@ def drawn(page: Any, slot: int, chart: int = 0) -> int:
 
 def test_draws_every_encoding_and_fetches_nothing(open_page: Any, report: Path) -> None:
     with opened(open_page, report) as page:
-        assert page.locator(".chart svg").count() == 2
+        assert page.locator("figure .chart svg").count() == 2
         for slot in (0, 1, 2, 3, 4, 5, 6):
             assert drawn(page, slot) >= 6, f"slot {slot}: a line, a band and points at four lengths"
             assert drawn(page, slot, chart=1) >= 6
-        words = page.locator(".chart").first.text_content()
+        words = page.locator("figure .chart").first.text_content()
         for word in ("128", "1,024", "8×", "trained at 128", "longer than training (extrapolation)"):
             assert word in words
 
@@ -92,14 +92,14 @@ def test_the_legend_by_touch(open_page: Any, report: Path) -> None:
         page.wait_for_timeout(100)
         assert drawn(page, 2) == 0
         assert drawn(page, 3) > 0
-        page.locator(".chart").first.tap(position={"x": 150, "y": 150})
+        page.locator("figure .chart").first.tap(position={"x": 150, "y": 150})
         assert page.locator(".tip").first.is_visible()
 
 
 def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: Findings) -> None:
     with opened(open_page, report) as page:
-        page.locator(".chart").first.scroll_into_view_if_needed()
-        box = page.locator(".chart svg").first.bounding_box()
+        page.locator("figure .chart").first.scroll_into_view_if_needed()
+        box = page.locator("figure .chart svg").first.bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.89, box["y"] + 200)
         tip = page.locator(".tip").first
         tip.wait_for(state="visible")
@@ -114,7 +114,7 @@ def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: F
         assert tip.locator("tr th").first.inner_text() == "FIRE", "best first"
         page.mouse.move(2, 2)
         tip.wait_for(state="hidden")
-        page.locator(".chart").first.focus()
+        page.locator("figure .chart").first.focus()
         page.keyboard.press("ArrowRight")
         assert "128 bytes" in tip.inner_text()
         page.keyboard.press("ArrowRight")
@@ -125,7 +125,7 @@ def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: F
 
 def test_the_axis_can_show_all_or_the_best(open_page: Any, report: Path) -> None:
     def ticks(page: Any) -> str:
-        return page.locator(".chart").first.text_content()
+        return page.locator("figure .chart").first.text_content()
 
     with opened(open_page, report) as page:
         most = ticks(page)
@@ -182,7 +182,7 @@ def test_names_from_users_run_nothing(
         assert page.locator(".key").first.inner_text() == EVIL
         page.locator(".key").first.click()
         page.locator(".key").first.click()
-        page.locator(".chart").first.focus()
+        page.locator("figure .chart").first.focus()
         page.keyboard.press("ArrowRight")
         assert EVIL in page.locator(".tip").first.inner_text()
         assert page.evaluate("window.hacked") is None
@@ -208,7 +208,7 @@ def test_a_phone_scrolls_only_downwards(width: int, open_page: Any, report: Path
         for details in page.locator("details > summary").all():
             details.click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        size = page.locator(".chart svg").first.bounding_box()
+        size = page.locator("figure .chart svg").first.bounding_box()
         assert 200 < size["width"] <= width
         small = page.evaluate(
             "[...document.querySelectorAll('.key, [data-range]')]"
@@ -253,7 +253,7 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
 def test_a_chart_is_described_to_who_does_not_see_it(open_page: Any, report: Path, quickstart: Findings) -> None:
     with opened(open_page, report) as page:
         for n, task in enumerate(quickstart.tasks):
-            chart = page.locator(".chart").nth(n)
+            chart = page.locator("figure .chart").nth(n)
             assert chart.get_attribute("aria-label") == describe(task)
             assert chart.get_attribute("role") == "img"
             assert chart.get_attribute("aria-roledescription") is None
@@ -263,8 +263,8 @@ def test_dark_differs_and_follows_a_change(open_page: Any, report: Path) -> None
     def colours(page: Any) -> list[str]:
         return page.evaluate(
             "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('h1')).color,"
-            " getComputedStyle(document.querySelector('.chart path[stroke=\"var(--c3)\"]')).stroke,"
-            " getComputedStyle(document.querySelector('.chart text')).fill]"
+            " getComputedStyle(document.querySelector('figure .chart path[stroke=\"var(--c3)\"]')).stroke,"
+            " getComputedStyle(document.querySelector('figure .chart text')).fill]"
         )
 
     with opened(open_page, report, color_scheme="light") as page:

@@ -9,6 +9,7 @@ import pytest
 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.probe_rows import share_over_seeds
+from lengthwise.report.charts.heat import heat_map
 from lengthwise.report.charts.lines import LABEL_DISTANCE, Line, even_columns, label_heights, line_chart, zero_to
 from lengthwise.report.charts.scales import nice_top, robust_top
 from lengthwise.report.charts.small import Curve, averaged, bar_chart, curve_chart, ramp
@@ -37,6 +38,7 @@ def charts(label: str) -> Iterator[Chart]:
     look = looks([label])[label]
     yield chart_of({label: [0.1, math.nan, 0.3]})
     yield chart_of({label: [5.0]})
+    yield heat_map(label, [[0.0, math.nan], [1.0, 0.5]], ["a", "b"], ["1", "2"], 1)
     yield curve_chart(label, [Curve([0.1, math.nan], look, label)], 1.0, ("a", "b"), (0, 1))
     yield curve_chart(label, ramp([[0.1, 0.2], [0.3, 0.4]], look), 1.0, ("a", "b"))
     yield curve_chart(label, [], 1.0, ("a", "b"))
@@ -45,7 +47,7 @@ def charts(label: str) -> Iterator[Chart]:
     yield bar_chart(label, bars, (0.2, "20%"), {0: "0", 2: "1"}, whiskers=ends, steps=[0.1, 0.2])
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_every_kind_of_chart_is_valid_and_has_no_text_of_users(number: int) -> None:
     import altair
 
@@ -70,6 +72,7 @@ def test_the_texts_of_axes_are_never_expressions() -> None:
         line_chart("described", [line], even_columns([EVIL], EVIL), [zero_to(1)]),
         curve_chart("described", [Curve([0.1], look)], 1.0, (EVIL, EVIL)),
         bar_chart("described", {look.colour: [0.1]}, (1.0, EVIL), {0: EVIL}),
+        heat_map("described", [[0.1, 0.2]], [EVIL], [EVIL, "2"], 1),
     ):
         spec: Any = chart.data["spec"]
         params = spec.pop("params")

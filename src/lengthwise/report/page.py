@@ -26,6 +26,7 @@ from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.generated_answers import generated_answers
+from lengthwise.report.overview import overview
 from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.summary import summary
@@ -62,6 +63,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         scripts=scripts,
         config=CONFIG,
         summary=summary(findings, looks, ties),
+        overview=overview(findings.tasks),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         value_text=provenance.value_text,
