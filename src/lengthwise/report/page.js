@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts, and handles the legend, the tooltip, the sortable tables and printing. Names from users are only ever
+// Draws the charts, and handles the legend, the filters, the tooltip, the sortable tables and printing. Names from users are only ever
 // assigned to textContent.
 (() => {
   const config = JSON.parse(document.getElementById("config").textContent);
@@ -26,6 +26,7 @@
     for (const button of all(".legend .all")) button.hidden = hidden.size === 0;
     send((chart) => ({ hidden: hiddenIds(chart), focus: "" }));
     for (const chart of charts) chart.refresh();
+    keepInAddress();
   }
 
   const focusOn = (label) => send((chart) => ({ focus: label && !hidden.has(label) ? idOf(chart, label) : "" }));
@@ -46,6 +47,59 @@
       hidden.clear();
       applyHidden();
     });
+
+  // ---- filters, and an address that shows the same again ------------------------------------------------------------
+
+  const filters = document.querySelector(".filters");
+  const words = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = (name, wanted) => wanted.length === 0 || wanted.some((word) => name.toLowerCase().includes(word));
+
+  function applyFilters() {
+    const tasks = words(filters.elements.tasks?.value ?? "");
+    for (const part of all("[data-task]")) part.hidden = !matches(part.dataset.task, tasks);
+    const encodings = words(filters.elements.encodings.value);
+    const labels = new Set(all(".key").map((key) => key.dataset.label));
+    for (const label of labels) matches(label, encodings) ? hidden.delete(label) : hidden.add(label);
+    const shown = all("section[data-task]").filter((part) => !part.hidden).length;
+    const some = tasks.length || encodings.length;
+    filters.querySelector("output").textContent = some ? `${labels.size - hidden.size} encodings, ${shown} tasks` : "";
+    applyHidden();
+  }
+
+  // The address has the filters and the hidden encodings after "#/", so that it can be sent to somebody else.
+  function keepInAddress() {
+    const state = new URLSearchParams();
+    for (const input of filters ? all("input", filters) : []) if (input.value) state.set(input.name, input.value);
+    if (!state.has("encodings")) for (const label of hidden) state.append("hide", label);
+    const wanted = state.size ? `#/${state}` : "";
+    if (wanted || location.hash.startsWith("#/"))
+      history.replaceState(null, "", wanted || location.pathname + location.search);
+  }
+
+  function readAddress() {
+    if (!location.hash.startsWith("#/")) return;
+    const state = new URLSearchParams(location.hash.slice(2));
+    for (const input of filters ? all("input", filters) : []) input.value = state.get(input.name) ?? "";
+    if (filters) applyFilters();
+    const known = new Set(all(".key").map((key) => key.dataset.label));
+    for (const label of state.getAll("hide")) if (known.has(label)) hidden.add(label);
+    if (hidden.size) applyHidden();
+  }
+
+  if (filters) {
+    filters.hidden = false; // without JavaScript it would do nothing
+    filters.addEventListener("input", applyFilters);
+    filters.addEventListener("submit", (event) => event.preventDefault());
+  }
+  // A link to a run or to another part that is inside a closed element opens it.
+  function openTarget() {
+    const target = location.hash.startsWith("#/") ? null : document.getElementById(location.hash.slice(1));
+    const details = target?.closest("details:not([open])");
+    if (!details) return;
+    details.open = true;
+    target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", openTarget);
 
   // ---- charts ---------------------------------------------------------------------------------------------------
 
@@ -249,6 +303,8 @@
   });
   window.addEventListener("afterprint", () => closed.forEach((details) => (details.open = false)));
 
+  readAddress();
+  openTarget();
   const scores = drawNow(all("figure .plot")); // at once: there are few, and they are what most readers look for
   if (waiting.size === 0) scores.then(ready);
   for (const plot of waiting) nearby.observe(plot);

@@ -49,9 +49,12 @@ class ReportError(ValueError):
 def render(findings: Findings, ties: Ties = "average") -> str:
     """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
-    tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
+    ids = _ids([task.title for task in findings.tasks])
+    tasks = [_task(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] or t["chapters"] or t["training_curves"] for t in tasks)
-    scripts = [bundle.script(), _file("page.js")] if has_chart else [_file("page.js")]
+    scripts = [_file("page.js")] if findings.runs else []
+    if has_chart:
+        scripts.insert(0, bundle.script())
     page = _template().render(
         f=findings,
         tasks=tasks,
@@ -118,6 +121,16 @@ def _remove_stale_drafts(folder: Path) -> None:
 
 
 # ---- parts of the page ------------------------------------------------------------------------------------------
+
+
+def _ids(titles: Sequence[str]) -> list[str]:
+    """Return an id for each section, made of its title, so that links stay valid when other tasks are added."""
+    found: list[str] = []
+    for title in titles:
+        words = "-".join(re.findall("[a-z0-9]+", title.lower())) or "task"
+        name = f"task-{words}"
+        found.append(name if name not in found else f"{name}-{sum(one.startswith(name) for one in found) + 1}")
+    return found
 
 
 def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
@@ -295,7 +308,11 @@ def _packed(data: Any) -> str:
 
 def _policy(scripts: list[str]) -> str:
     """Return a content security policy that allows the page's own scripts alone and no downloads."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    hashes = (
+        "'none'"
+        if not scripts
+        else " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    )
     others = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; script-src {hashes}; {others}"
 
