@@ -22,7 +22,7 @@ from record import save
 from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE, RoPE
 from lengthwise.studies.compute import Compute
-from lengthwise.studies.rank_group import connect
+from lengthwise.studies.rank_groups.spawned import connect
 from lengthwise.tasks import Text
 from lengthwise.training import build
 from lengthwise.training.numerics import reproducible, use_process

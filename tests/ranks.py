@@ -20,7 +20,7 @@ from lengthwise.evaluation import Division, evaluate
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.span import Span
 from lengthwise.studies.compute import Compute
-from lengthwise.studies.rank_group import connect
+from lengthwise.studies.rank_groups.spawned import connect
 from lengthwise.training import Stopped, build, train
 from lengthwise.training.parallel import Optimizations
 from lengthwise.training.ranks import Ranks
@@ -133,12 +133,12 @@ def scores(ranks: Ranks, run: Run, config: EvaluationConfig, batch_tokens: int) 
     return [{name: value for name, value in asdict(score).items() if name != "seconds"} for score in found]
 
 
-def read_in_another_order(ranks: Ranks) -> None:
-    """Let this rank read the tensors of a file in an order of its own, as safetensors does in different processes."""
-    from lengthwise.training import checkpoint, tensor_file
+def read_only_in_first(ranks: Ranks) -> None:
+    """Let reading a checkpoint fail in every rank but the first, as on a machine that does not have the files."""
+    from lengthwise.training import checkpoint
 
     def read(path: Path) -> Any:
-        tensors, facts = tensor_file.read(path)
-        return dict(sorted(tensors.items(), reverse=bool(ranks.rank))), facts
+        raise AssertionError(f"rank {ranks.rank} reads {path}")
 
-    checkpoint.read = read  # type: ignore[assignment]
+    if not ranks.is_first:
+        checkpoint.read = read  # type: ignore[assignment]

@@ -56,15 +56,15 @@ def study_file(tmp_path: Path, write_study: Callable[..., Path]) -> Callable[...
 
 
 class Command:
-    """`lengthwise ARGUMENTS` in its own process group, as a terminal would start it."""
+    """`lengthwise ARGUMENTS` in its own process group, as a terminal would start it. `options`: those of Python."""
 
-    def __init__(self, *arguments: object, results: Path, log: Path):
+    def __init__(self, *arguments: object, results: Path, log: Path, options: tuple[str, ...] = ("-m", "lengthwise")):
         self.log = log
         environment = dict(os.environ, OMP_NUM_THREADS="1", LENGTHWISE_RESULTS=str(results))
         environment.pop("LENGTHWISE_DEBUG", None)
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "lengthwise", *map(str, arguments)],
+                [sys.executable, *options, *map(str, arguments)],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ from lengthwise.cli.options import (
 )
 from lengthwise.cli.run import LOCAL, run_study
 from lengthwise.config import (
-    EXECUTOR_CONFIGS,
+    ON,
     Choice,
     Config,
     ConfigError,
@@ -75,7 +75,7 @@ class Comparison:
 DEFAULTS = Comparison()
 
 
-@with_executor(*EXECUTOR_CONFIGS)
+@with_executor(*ON)
 @with_options(OPTIONS, before="execution")
 def command(
     *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],

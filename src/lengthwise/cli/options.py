@@ -168,8 +168,9 @@ class Execution(Place):
     """CPU threads per run."""
     backend: str = "auto"
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
-    devices_per_run: Integer = 1
-    """Devices that train and evaluate one run together, each with a process and --threads threads of its own."""
+    devices_per_run: Annotated[Integer | None, Parameter(show_default=False)] = None
+    """Devices that train and evaluate one run together, each with a process and --threads threads of its own. [default: 1; under
+    torchrun, as many as it has started]"""
     sharding: str = "ddp"
     """How the devices of a run share its model: ddp (each has all of it) or fsdp (each has a part of it during training)."""
     compile: bool = False
@@ -182,8 +183,8 @@ class Execution(Place):
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute
 
-        names = [field.name for field in dataclasses.fields(Compute)]
-        return Compute(**{name: getattr(self, name) for name in names})
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Compute)}
+        return Compute(**{name: value for name, value in values.items() if value is not None})
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `execute`, except for the executor."""

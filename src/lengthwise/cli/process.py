@@ -13,9 +13,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from lengthwise.torchrun import launched
+
 SHUTDOWN_SECONDS = 5.0  # time that SIGTERM leaves a command to release and remove what it has started
 RAISED_AGAIN_AFTER = 0.05  # seconds
 USER_ERROR = 2  # exit code of every error that the user can fix
+EXECUTING = (
+    "work",
+    "run",
+    "compare",
+)  # commands that all processes of torchrun would execute, of which only `work` can
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,8 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # print a question mark for characters that the terminal cannot show
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    launch = launched() if arguments and arguments[0] in EXECUTING else None
+    if launch is not None and not launch.is_first:
+        from lengthwise.cli.other_rank import other_rank
+
+        other_rank(launch, lambda: _run(arguments))
     with _recorded_signals() as interrupts, _store_warnings_printed():
-        return _exit_code(arguments, interrupts)
+        if launch is None:
+            return _exit_code(arguments, interrupts)
+        from lengthwise.cli.other_rank import first_rank
+
+        return first_rank(launch, lambda: _exit_code(arguments, interrupts))
 
 
 def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int:
@@ -140,6 +156,12 @@ def _run(arguments: list[str]) -> int:
         if error.name != "cyclopts":
             raise
         raise OSError(_missing_package("cyclopts")) from error
+    if arguments and arguments[0] in EXECUTING and arguments[0] != "work" and launched() is not None:
+        from lengthwise.values import ConfigError
+
+        raise ConfigError(
+            f"torchrun -m lengthwise {arguments[0]} is not supported; use torchrun -m lengthwise work STUDY, or omit torchrun"
+        )
     code = app(arguments or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
     return code if isinstance(code, int) else 0
 

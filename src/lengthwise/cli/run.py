@@ -10,7 +10,7 @@ from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import page_here, print_table
-from lengthwise.config import EXECUTOR_CONFIGS, ConfigError, ExecutorConfig, Local, Slurm
+from lengthwise.config import ON, ConfigError, ExecutorConfig, Local, Slurm
 from lengthwise.values import require_results
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ LOCAL = Local()
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)]
 
 
-@with_executor(*EXECUTOR_CONFIGS)
+@with_executor(*ON)
 def command(
     study: str,
     /,

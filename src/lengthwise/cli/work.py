@@ -1,6 +1,7 @@
 """`lengthwise work`: take runs of a study from its store, on any machine, until none is left or the time is over."""
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -8,7 +9,8 @@ from cyclopts import Parameter
 from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution, Integer
 from lengthwise.cli.run import Settings, print_failures, study_options
-from lengthwise.config import ConfigError, ExecutorConfig, Local
+from lengthwise.config import ConfigError, ExecutorConfig, Inline, Local, Torchrun
+from lengthwise.torchrun import Launch, launched
 
 ONE_WORKER = Local(workers=1)
 
@@ -26,7 +28,8 @@ def command(
     """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
 
     Workers of any number of machines share the runs of a database server (--store) and a results folder (--results) that all
-    of them see. The command ends when all runs are finished. After Ctrl-C, SIGTERM or SIGUSR2 its workers save their checkpoints
+    of them see. With torchrun -m lengthwise work, all of its processes compute one run together. The command ends when all runs are
+    finished. After Ctrl-C, SIGTERM or SIGUSR2 its workers save their checkpoints
     and release their runs, which other workers then continue. It writes no report, and does not try failed runs again.
 
     Example: lengthwise work studies/quickstart.py --store postgresql://user@host/name --results /shared/results --max-minutes 230
@@ -43,7 +46,14 @@ def command(
         raise ConfigError(f"--max-minutes must be at least 1, got {max_minutes}")
     if executor == Local():
         executor = ONE_WORKER
+    if (launch := launched()) is not None:
+        executor, execution = _under_torchrun(launch, executor, execution)
     loaded = load(study, study_options(settings))
+    if launch is not None and not launch.is_first:
+        from lengthwise.studies.rank_groups.launched import follow
+
+        follow(launch, {run.key: run for run in loaded.runs}, execution.results, execution.compute())
+        return 0
     seconds = None if max_minutes is None else 60.0 * max_minutes
     with display(loaded, execution.results) as show:
         outcome = execute(
@@ -56,3 +66,15 @@ def command(
             file=sys.stderr,
         )
     return print_failures(loaded, outcome, how="use `lengthwise retry`")
+
+
+def _under_torchrun(launch: Launch, executor: ExecutorConfig, execution: Execution) -> tuple[ExecutorConfig, Execution]:
+    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for other ones."""
+    if executor not in (ONE_WORKER, Inline()):
+        raise ConfigError("under torchrun, one worker uses all processes; omit --workers, or start more commands")
+    if execution.devices_per_run not in (None, launch.size):
+        raise ConfigError(
+            f"torchrun has started {launch.size} process{'es' if launch.size > 1 else ''}, but --devices-per-run is "
+            f"{execution.devices_per_run}; omit the option, or start as many processes"
+        )
+    return Torchrun(), replace(execution, devices_per_run=launch.size)

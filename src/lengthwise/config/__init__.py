@@ -17,7 +17,7 @@ from lengthwise.config.choices import (
     shown_settings,
 )
 from lengthwise.config.evaluation import EvaluationConfig
-from lengthwise.config.executors import EXECUTOR_CONFIGS, ExecutorConfig, Inline, Local, Ray, Slurm
+from lengthwise.config.executors import EXECUTOR_CONFIGS, ON, ExecutorConfig, Inline, Local, Ray, Slurm, Torchrun
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.run import Run
 from lengthwise.config.training import Curriculum, TrainingConfig
@@ -25,6 +25,7 @@ from lengthwise.values import ConfigError, near_miss
 
 __all__ = [
     "EXECUTOR_CONFIGS",
+    "ON",
     "Choice",
     "Config",
     "ConfigError",
@@ -38,6 +39,7 @@ __all__ = [
     "Registry",
     "Run",
     "Slurm",
+    "Torchrun",
     "TrainingConfig",
     "alternate",
     "annotation",

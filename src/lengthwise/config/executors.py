@@ -114,6 +114,13 @@ class Ray(ExecutorConfig):
             raise ConfigError(f"gpus must be from 0 to 64, and a whole number above 1, got {self.gpus:g}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Torchrun(ExecutorConfig):
+    """One run after another in the processes that torchrun has started, of which this process is the first."""
+
+    name = "torchrun"
+
+
 RESERVED = {
     "array": "use slots",
     "time": "use time",
@@ -133,4 +140,7 @@ RESERVED = {
     "no-requeue": "jobs are always queued again",
 }
 
-EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {config.name: config for config in (Local, Inline, Slurm, Ray)}
+EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {
+    config.name: config for config in (Local, Inline, Slurm, Ray, Torchrun)
+}
+ON = ("local", "inline", "slurm", "ray")  # those that `lengthwise run --on` offers

@@ -80,8 +80,8 @@ class Compute:
         """Return the device of one of the processes of a run."""
         return f"cuda:{rank}" if self.devices_per_run > 1 and self.device == "cuda" else self.device
 
-    def require_usable(self) -> None:
-        """Raise `ConfigError` for settings that cannot be used on this machine."""
+    def require_usable(self, devices: Iterable[str] | None = None) -> None:
+        """Raise `ConfigError` for settings that cannot be used on this machine. `devices`: those used here, by default all."""
         self.require_valid()
         if (
             self.compile
@@ -92,14 +92,14 @@ class Compute:
         if self.devices_per_run > 1 and not torch.distributed.is_available():
             raise ConfigError("several devices per run need a PyTorch with torch.distributed, which this one lacks")
         try:
-            for rank in range(self.devices_per_run):
-                torch.zeros(1, device=self.device_of(rank)).tolist()  # tolist fails on "meta", which has no data
+            for device in devices or map(self.device_of, range(self.devices_per_run)):
+                torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             count = torch.accelerator.device_count()
             kind = torch.accelerator.current_accelerator() if count else None
             names = ["cpu", *(f"{kind.type}:{n}" for n in range(count) if kind)]
             raise ConfigError(
-                f"device {self.device_of(rank)!r} cannot be used with this PyTorch on this machine; available: {', '.join(names)}"
+                f"device {device!r} cannot be used with this PyTorch on this machine; available: {', '.join(names)}"
             ) from error
 
 

@@ -37,7 +37,7 @@ from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Relea
 from lengthwise.studies.loading import load_module
 from lengthwise.studies.patience import patient, patiently
 from lengthwise.studies.provenance import facts
-from lengthwise.studies.rank_group import RankDied, RankGroup
+from lengthwise.studies.rank_groups import RankDied, RankGroup, SpawnedRanks
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import deleted
@@ -95,16 +95,16 @@ class Parent(Protocol):
 
 
 class Worker:
-    """The work of one process on a study."""
+    """The work of one process on a study. `group`: the processes of its runs, unless the worker starts them."""
 
-    def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run]):
+    def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run], group: RankGroup | None = None):
         self.spec, self.parent, self.runs = spec, parent, runs
         self.store, self.impatient_store = patient(store, parent), store
         self.files = open_folder(spec.results)
         self.name = worker_name()
         self.facts = facts(spec.compute.device, spec.compute.threads) | spec.compute.unusual()
         self.pause = FIRST_PAUSE
-        self.group = RankGroup(spec.compute, spec.plugins, spec.source)
+        self.group = group or SpawnedRanks(spec.compute, spec.plugins, spec.source)
 
     def step(self) -> bool:
         """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
@@ -262,7 +262,7 @@ class Worker:
         self.parent.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
 
     def close(self) -> None:
-        """End the other processes of the worker's runs."""
+        """End what the worker holds for its runs, such as other processes."""
         self.group.close()
 
     def release(self, row: RunRow, reason: str) -> None:

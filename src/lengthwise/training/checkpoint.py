@@ -59,12 +59,6 @@ class RunFolder:
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
 
-    def load(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors and state of the checkpoint after `step` steps, which another process has found to be intact."""
-        path = self._checkpoint(step)
-        tensors, facts = read(path)
-        return tensors, self._verified_fact(path, facts, "state")
-
     def _checkpoint(self, step: int) -> Path:
         return self.path / f"checkpoint-{step:08d}.safetensors"
 
@@ -198,20 +192,18 @@ def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
         t.copy_(divided_like(tensors[name], t))
 
 
-def inherit_weights(model: nn.Module, run: Run, parent: Run, folder: Path) -> None:
-    """Copy the trained weights of the parent, in its folder, into the model of a run.
+def inherit_weights(model: nn.Module, run: Run, parent: RunFolder, tensors: Mapping[str, Tensor]) -> None:
+    """Copy the trained weights of the parent, which come from its folder, into the model of a run.
 
     If both have the same classes of encodings in the same layers, the encodings' tensors are copied too, where name and shape are
     equal. All other tensors of the run's encodings keep their initial values, because equal names in two classes may have
-    different meanings. Raises `CheckpointError` if the parent is not trained, its weights are damaged, or they do not fit.
+    different meanings. Raises `CheckpointError` if the weights do not fit.
     """
-    files = RunFolder(folder, parent)
-    tensors, _ = files.load_final()
     own, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
-    if _encoding_classes(run) == _encoding_classes(parent):
+    if _encoding_classes(run) == _encoding_classes(parent.run):
         inherited |= {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
     fresh = {n: t for n, t in own.items() if n.startswith(ENCODINGS) and n not in inherited}
-    load_model(model, inherited | fresh, files.weights)
+    load_model(model, inherited | fresh, parent.weights)
 
 
 def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
@@ -219,14 +211,11 @@ def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on. Collective, see `whole`.
-
-    They are sorted, because the order in which a restored optimizer has them differs between processes.
-    """
+    """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on. Collective, see `whole`."""
     return {
         f"{key}:{name}": whole(torch.as_tensor(value))
         for name, p in model.named_parameters()
-        for key, value in sorted(optimizer.state.get(p, {}).items())
+        for key, value in optimizer.state.get(p, {}).items()
     }
 
 

@@ -43,7 +43,7 @@ def train(
     training was interrupted, for the same number of threads and ranks. `should_stop` is called before every step.
 
     `ranks`: the place of this process among those that train the run together; all of them call this function with the same
-    arguments. Only rank 0 uses `on_progress`, `should_stop` and `checkpoint_seconds`.
+    arguments. Only rank 0 reads and writes files, and uses `on_progress`, `should_stop` and `checkpoint_seconds`.
 
     Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
     disk, a folder of another run) or `ConfigError` (see `check_training`).
@@ -61,10 +61,14 @@ def train(
         model, task = build(run, device=device, backend=backend)
         check_training(run, task, model.max_length)
         trainer = Trainer(run, model, task, device, ranks=ranks, optimizations=optimizations)
-        if (checkpoint := _load_newest(files, ranks)) is not None:
+        checkpoint = ranks.contents_of_first(files.load_newest() if ranks.is_first else None)
+        if checkpoint is not None:
             trainer.restore(*checkpoint, path=files.path)
         elif run.parent is not None:
-            inherit_weights(model, run, run.parent, files.path.with_name(run.parent.key))
+            parent = RunFolder(files.path.with_name(run.parent.key), run.parent)
+            weights = ranks.contents_of_first(parent.load_final() if ranks.is_first else None)
+            assert weights is not None
+            inherit_weights(model, run, parent, weights[0])
         _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
         trained = trainer.result()
         tensors = whole_tensors(model)
@@ -79,20 +83,22 @@ def train(
 
 
 def _load_finished(files: RunFolder, device: torch.device | str, backend: str, ranks: Ranks) -> Trained | None:
-    """Return the result of a finished run, or None. Rank 0 decides whether it is finished, and moves damaged files aside."""
-    finished = load_trained(files.path, files.run, device=device, backend=backend) if ranks.is_first else None
-    if not any(ranks.flags_of_first(finished is not None)):
+    """Return the result of a finished run, or None. Rank 0 reads the file, and moves damaged ones aside."""
+    final = ranks.contents_of_first(files.load_final_or_none() if ranks.is_first else None)
+    if final is None:
         return None
+    trained = _finished(files, *final, device, backend)
     if ranks.is_first:
         files.remove_checkpoints()
-    return finished or load_trained(files.path, files.run, device=device, backend=backend)
+    return trained
 
 
-def _load_newest(files: RunFolder, ranks: Ranks) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the contents of the newest intact checkpoint, or None. Rank 0 decides which one it is."""
-    newest = files.load_newest() if ranks.is_first else None
-    (step,) = ranks.numbers_of_first(-1 if newest is None else newest[1].get("step", -1))
-    return newest or (files.load(step) if step >= 0 else None)
+def _finished(
+    files: RunFolder, tensors: dict[str, Tensor], fields: dict[str, Any], device: torch.device | str, backend: str
+) -> Trained:
+    model, task = build(files.run, device=device, backend=backend)
+    load_model(model, tensors, files.weights)
+    return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS})
 
 
 def load_trained(
@@ -101,12 +107,7 @@ def load_trained(
     """Load the result of `train` from its folder, or return None if the run is not finished. Damaged weights are moved aside."""
     files = RunFolder(folder, run)
     final = files.load_final_or_none()
-    if final is None:
-        return None
-    tensors, fields = final
-    model, task = build(run, device=device, backend=backend)
-    load_model(model, tensors, files.weights)
-    return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS})
+    return None if final is None else _finished(files, *final, device, backend)
 
 
 def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Model:

@@ -6,7 +6,7 @@ writes files; the others follow. Where a method is collective, every rank calls 
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError, TrainingConfig
 
 T = TypeVar("T")
+Contents = tuple[dict[str, Tensor], dict[str, Any]]  # of a file: its tensors and its facts
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,32 @@ class Ranks:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def numbers_of_first(self, *numbers: int) -> tuple[int, ...]:
-        """Return the numbers of rank 0. Collective."""
-        if self.size == 1:
-            return numbers
-        shared = torch.tensor(numbers, dtype=torch.int64)
-        dist.broadcast(shared, 0)
-        return tuple(shared.tolist())
-
     def flags_of_first(self, *flags: bool) -> tuple[bool, ...]:
         """Return the flags of rank 0. Collective."""
-        return flags if self.size == 1 else tuple(map(bool, self.numbers_of_first(*flags)))
+        if self.size == 1:
+            return flags
+        shared = torch.tensor(flags, dtype=torch.uint8)
+        dist.broadcast(shared, 0)
+        return tuple(map(bool, shared.tolist()))
+
+    def contents_of_first(self, own: Contents | None) -> Contents | None:
+        """Return the contents of a file that rank 0 has read, with tensors on the CPU. Other ranks pass None. Collective."""
+        if self.size == 1:
+            return own
+        described: list[Any] = [None]
+        if own is not None:
+            described = [([(name, t.dtype, t.shape) for name, t in own[0].items()], own[1])]
+        dist.broadcast_object_list(described, 0, device=torch.device("cpu"))
+        if described[0] is None:
+            return None
+        names, facts = described[0]
+        tensors: dict[str, Tensor] = {}
+        for name, dtype, shape in names:
+            t = own[0][name].contiguous() if own is not None else torch.empty(shape, dtype=dtype)
+            if t.numel():
+                dist.broadcast(t.reshape(-1).view(torch.uint8), 0)  # gloo does not know every dtype
+            tensors[name] = t
+        return tensors, facts
 
     def sum(self, own: Tensor) -> Tensor:
         """Return the sum over all ranks, computed in place. Collective."""

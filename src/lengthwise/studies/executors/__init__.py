@@ -5,12 +5,14 @@ from lengthwise.studies.executors.inline import InlineExecutor
 from lengthwise.studies.executors.local import LocalExecutor
 from lengthwise.studies.executors.ray import RayExecutor
 from lengthwise.studies.executors.slurm import SlurmExecutor
+from lengthwise.studies.executors.torchrun import TorchrunExecutor
 
 EXECUTORS: dict[str, type[Executor]] = {
     "local": LocalExecutor,
     "inline": InlineExecutor,
     "slurm": SlurmExecutor,
     "ray": RayExecutor,
+    "torchrun": TorchrunExecutor,
 }
 
 __all__ = ["EXECUTORS", "Executor", "WorkerError"]

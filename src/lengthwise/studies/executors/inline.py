@@ -4,19 +4,27 @@ import pickle
 import warnings
 from collections.abc import Callable
 
-from lengthwise.config import Inline
+from lengthwise.config import ExecutorConfig
 from lengthwise.store import Store, StoreWarning
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import Executor
+from lengthwise.studies.rank_groups import RankGroup
 from lengthwise.studies.worker import Spec, Worker
 from lengthwise.training.numerics import torch_threads
 
 
 class InlineExecutor(Executor):
-    def __init__(self, config: Inline, spec: Spec, store: Store, emit: Callable[[Event], None]):
+    def __init__(
+        self,
+        config: ExecutorConfig,
+        spec: Spec,
+        store: Store,
+        emit: Callable[[Event], None],
+        group: RankGroup | None = None,
+    ):
         super().__init__(config, spec, store, emit)
         self.stop_requested = self.stopping
-        self.worker = Worker(spec, self, store, pickle.loads(spec.runs))
+        self.worker = Worker(spec, self, store, pickle.loads(spec.runs), group)
         self.unfinished = False
 
     def send(self, event: Event) -> None:

@@ -61,12 +61,14 @@ class RayExecutor(RemoteExecutor):
                     "authentication needs RAY_AUTH_MODE=token)"
                 ) from error
             self.started_ray = True
-        self.task = ray.remote(take_one).options(
+        # With a GPU, Ray ends the process after each task, because the next one may get another GPU. It decides this here, so
+        # `options` would be too late for the GPUs.
+        task = ray.remote(
             num_cpus=self.config.cpus or self.spec.compute.threads * self.spec.compute.devices_per_run,
             num_gpus=self.config.gpus,
             max_retries=-1,
-            name=f"lengthwise: {self.spec.study}",
         )
+        self.task = task(take_one).options(name=f"lengthwise: {self.spec.study}")
         self.shared_spec = ray.put(self.spec)
         self._submit(workers)
         total = ray.cluster_resources()

@@ -1,14 +1,13 @@
-"""The processes that train and evaluate one run together, one per device.
+"""The processes of a run that the worker starts on its machine. It sends them commands through pipes.
 
-A worker is rank 0. It alone uses the store and reports what happens. It starts the other ranks when it begins its first run, and
-sends each of them the same commands. If anything goes wrong in one of them, all of them end, and the next run begins with new ones.
+They start when the worker begins its first run. If anything goes wrong in one of them, all of them end, and the next run begins
+with new ones.
 """
 
 import os
 import pickle
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -17,40 +16,34 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from multiprocessing import get_context, util
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from lengthwise.child_processes import end_with_parent, exit_reason, sigint_blocked
 from lengthwise.config import ConfigError, Run
-from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.loading import load_module
-from lengthwise.training import Stopped, train
+from lengthwise.studies.rank_groups.base import (
+    END_SECONDS,
+    MAX_TEXT,
+    PAUSE_SECONDS,
+    START_SECONDS,
+    ErrorOfRank,
+    RankDied,
+    RankGroup,
+    join,
+    take_part,
+)
+from lengthwise.training import Stopped
 from lengthwise.training.numerics import use_process
 from lengthwise.training.ranks import ALONE, Ranks
 
-START_SECONDS = 300.0  # for the import of torch in a process
-END_SECONDS = 10.0  # for another rank to say why it has failed
 PREFIX = "lengthwise-ranks-"  # of temporary folders
-PAUSE_SECONDS = 0.05
-MAX_TEXT = 8000  # characters of an error; on Linux a pipe holds 64 KiB that are not read yet
-# Between two collectives, rank 0 writes scores, for which it waits up to an hour for an unreachable database.
-COLLECTIVE_TIMEOUT = timedelta(hours=2)
-
-
-class RankDied(ValueError):
-    """A process of a run ended. The message is one line."""
-
-
-class ErrorOfRank(Exception):
-    """An error that lengthwise did not raise on purpose, in the process of another rank. The message is the line of the report."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +75,8 @@ class Failure:
     error: BaseException
 
 
-class RankGroup:
-    """Rank 0's handle of the ranks of its runs. With one device per run it starts nothing."""
+class SpawnedRanks(RankGroup):
+    """With one device per run it starts nothing."""
 
     def __init__(self, compute: Compute, plugins: tuple[str, ...], source: str | None):
         self.compute, self.plugins, self.source = compute, plugins, source
@@ -92,10 +85,6 @@ class RankGroup:
 
     @contextmanager
     def computing(self, run: Run, folder: Path, missing: list[dict[str, Any]]) -> Iterator[Ranks]:
-        """Let all ranks train and evaluate a run, and yield the place of this process among them.
-
-        Raises the error of another rank if there is one, and `RankDied` if another rank ended without an error.
-        """
         if self.compute.devices_per_run == 1:
             yield ALONE
             return
@@ -203,16 +192,8 @@ def _may_come_from_another_rank(error: BaseException) -> bool:
 
 def connect(compute: Compute, rendezvous: str, rank: int) -> None:
     """Connect the ranks of a run by torch's default process group. Collective."""
-    names = [name for _, name in socket.if_nameindex()]
-    for loopback in ("lo", "lo0"):  # all ranks are on this machine, and its host name may not be resolvable
-        if loopback in names:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
-    device, size = torch.device(compute.device_of(rank)), compute.devices_per_run
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    store = dist.FileStore(rendezvous, size)  # type: ignore[attr-defined]
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
+    store = dist.FileStore(rendezvous, compute.devices_per_run)  # type: ignore[attr-defined]
+    join(compute.device_of(rank), store, rank, compute.devices_per_run, on_one_machine=True)
 
 
 # ---- in the processes of the other ranks ---
@@ -252,30 +233,7 @@ def _follow(pipe: Connection, setup: Setup, rank: int) -> None:
     while True:
         command: Command = pipe.recv()
         with suppress(Stopped):
-            _execute(command, compute, ranks)
-
-
-def _execute(command: Command, compute: Compute, ranks: Ranks) -> None:
-    """Do what `Worker.run` does, without the store."""
-    run = command.run
-    trained = train(
-        run,
-        Path(command.folder),
-        device=compute.device_of(ranks.rank),
-        backend=compute.backend,
-        optimizations=compute.optimizations,
-        ranks=ranks,
-    )
-    for config, shift in together(command.missing):
-        evaluate(
-            trained.model,
-            shifted(run.task, shift).build() if shift else trained.task,
-            config,
-            train_length=run.training.train_length,
-            positions=run.training.positions,
-            shift=shift,
-            division=Division(ranks=ranks),
-        )
+            take_part(command.run, Path(command.folder), command.missing, compute, compute.device_of(rank), ranks)
 
 
 def _sendable(error: BaseException) -> Failure:
