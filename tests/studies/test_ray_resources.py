@@ -137,9 +137,9 @@ def growing_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         "file_mounts": {},
         "cluster_synced_files": [],
         **{f"{name}_commands": [] for name in commands},
-        "head_node_type": "head",
+        "head_node_type": "ray.head.default",
         "available_node_types": {
-            "head": {"resources": {}, "node_config": {}, "max_workers": 0},
+            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
             "one CPU": {
                 "resources": {"CPU": 1, "object_store_memory": 100_000_000},
                 "node_config": {},
@@ -154,6 +154,9 @@ def growing_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     ray.shutdown()
+    end = time.monotonic() + 60  # the nodes of the autoscaler would outlive the head for a while
+    while sum(node["Alive"] for node in cluster.global_state.node_table()) > 1 and time.monotonic() < end:
+        time.sleep(0.5)
     cluster.shutdown()
 
 
