@@ -192,6 +192,8 @@ def test_what_cannot_be() -> None:
     refused(r"a mask of the shape \[batch, tokens\], or none, got a tensor", lambda: model(x, attention_mask=square))
     cache = StaticCache(config=model.config, max_cache_len=32)
     refused("no static cache; use a DynamicCache", lambda: model(x, past_key_values=cache))
+    windowed = use(model_of("mistral"))
+    refused("no static cache", lambda: windowed.generate(x, max_new_tokens=3, cache_implementation="static"))
     positions = torch.tensor([[40]])
     part = model(x, use_cache=True).past_key_values
     refused(
@@ -229,12 +231,6 @@ def test_a_model_of_images_is_refused() -> None:
     config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision)
     model = AutoModel.from_config(config)
     refused("a gemma3 takes more than text", lambda: use(model, "rope"))
-
-
-def test_the_input_of_a_layer_is_not_kept() -> None:
-    model = use(model_of("llama"), "fox")
-    model(tokens(), use_cache=False)
-    assert all(layer.self_attn._lengthwise.x is None for layer in model.model.layers)
 
 
 def test_a_soft_cap_is_refused() -> None:

@@ -17,10 +17,12 @@ from transformers.masking_utils import AttentionMaskInterface
 from lengthwise.attention import EncodingCache, Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import features_of
 from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
+NO_STATIC_CACHE = "a model with an encoding of lengthwise supports no static cache; use a DynamicCache"
 UNSUPPORTED = {"softcap": "a soft cap of the logits", "s_aux": "attention sinks", "position_bias": "a position bias"}
 
 
@@ -30,6 +32,10 @@ class Tokens:
 
     `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]: False for
     padding; None without padding. `packed`: the position IDs begin anew at each document.
+
+    A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of a call is
+    stored in the model, which several threads may use: `rotated_keys`, whether the cache stores rotated keys; and for an encoding
+    that reads content `x`, the layer's input, and `past`, the layer of the cache that keeps what it computes from it.
     """
 
     queries: int
@@ -37,6 +43,9 @@ class Tokens:
     first_key: int
     visible: Tensor | None
     packed: bool
+    rotated_keys: bool = False
+    x: Tensor | None = None
+    past: Any = None
     _spans: dict[bool, tuple[Span, Tensor | None]] = field(default_factory=dict)
     _modifiers: dict[tuple[PositionEncoding, bool], AttentionModifiers] = field(default_factory=dict)
     _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
@@ -46,27 +55,42 @@ class Tokens:
         """Return itself. MPT converts its mask to another type."""
         return self
 
+    def contiguous(self) -> "Tokens":
+        """Refuse a static cache, for which alone `generate` prepares the mask itself."""
+        raise ConfigError(NO_STATIC_CACHE)
+
     def without_results(self) -> "Tokens":
         """Return the same tokens without what layers have computed for them."""
-        return Tokens(self.queries, self.keys, self.first_key, self.visible, self.packed)
+        return replace(self, _spans={}, _modifiers={}, _new_keys={}, _plans={})
+
+    def of_layer(self, **of_call: Any) -> "Tokens":
+        """Return the tokens with what belongs to one call of a layer. What layers compute for them is shared."""
+        return replace(self, **of_call)
+
+    def features(self, encoding: PositionEncoding) -> Tensor:
+        """Return what an encoding computes from the content of each key."""
+        if self.x is None:
+            raise ConfigError(
+                f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that lengthwise "
+                "does not know; take an encoding that does not read content"
+            )
+        features = features_of(encoding, self.x)
+        return (
+            features if self.past is None else self.past.extend(features, self.first_key + self.keys)[:, -self.keys :]
+        )
 
     def modifiers(
-        self,
-        encoding: PositionEncoding,
-        rotated_keys: bool,
-        position_ids: Tensor | None,
-        device: torch.device,
-        forms: EncodingCache,
+        self, encoding: PositionEncoding, position_ids: Tensor | None, device: torch.device, forms: EncodingCache
     ) -> AttentionModifiers:
         """Return what an encoding does to the attention of all layers that share it.
 
-        `rotated_keys`: the cache has rotated the keys. `forms`: stores forms of encodings from one decoding step to the next.
+        `forms`: stores forms of encodings from one decoding step to the next.
         """
-        key = encoding, rotated_keys
+        key = encoding, self.rotated_keys
         if key not in self._modifiers:
             span, _ = self.span(encoding.depends_on_length(), position_ids, device)
             modifiers = forms.modifiers(encoding, span)
-            if rotated_keys and modifiers.rotation:
+            if self.rotated_keys and modifiers.rotation:
                 self._new_keys[encoding] = modifiers.rotation.keys_from(self.keys - self.queries)
                 modifiers = replace(modifiers, rotation=modifiers.rotation.queries_only())
             self._modifiers[key] = modifiers
@@ -75,20 +99,18 @@ class Tokens:
     def new_keys(
         self, encoding: PositionEncoding, position_ids: Tensor | None, device: torch.device, forms: EncodingCache
     ) -> Rotation:
-        """Return the rotation of the queries' own keys, which a cache stores rotated."""
+        """Return the rotation of the queries' own keys, which a cache stores rotated (only if `rotated_keys`)."""
         if encoding not in self._new_keys:
-            self.modifiers(encoding, True, position_ids, device, forms)
+            self.modifiers(encoding, position_ids, device, forms)
         return self._new_keys[encoding]
 
-    def plan(
-        self, encoding: PositionEncoding, rotated_keys: bool, window: int | None, causal: bool, query: Tensor
-    ) -> Plan:
+    def plan(self, encoding: PositionEncoding, window: int | None, causal: bool, query: Tensor) -> Plan:
         """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed its forms."""
-        key = encoding, rotated_keys, window, causal
+        key = encoding, self.rotated_keys, window, causal
         if key not in self._plans:
             span, documents = self._spans[encoding.depends_on_length()]
             mask = Mask(self.queries, self.keys, causal, documents, window)
-            self._plans[key] = plan(self._modifiers[encoding, rotated_keys], span, mask, query)
+            self._plans[key] = plan(self._modifiers[encoding, self.rotated_keys], span, mask, query)
         return self._plans[key]
 
     def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
@@ -169,7 +191,7 @@ def describe_tokens(
     the model's configuration or the model itself (for the tokens of an image) asks for something else.
     """
     if isinstance(q_offset, Tensor) or q_offset + q_length != kv_offset + kv_length:
-        raise ConfigError("a model with an encoding of lengthwise supports no static cache; use a DynamicCache")
+        raise ConfigError(NO_STATIC_CACHE)
     if further.get("use_vmap"):
         raise ConfigError(
             "a model with an encoding of lengthwise supports no further mask function (or_mask, and_mask)"
@@ -220,14 +242,13 @@ def attention(
     if state.is_recomputed():
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
         tokens = tokens.without_results()
-    rotated = state.has_rotated_keys
-    modifiers = tokens.modifiers(encoding, rotated, further.get("position_ids"), query.device, state.forms)
+    modifiers = tokens.modifiers(encoding, further.get("position_ids"), query.device, state.forms)
     if encoding.reads_content():
         span, documents = tokens.span(encoding.depends_on_length(), further.get("position_ids"), query.device)
         mask = Mask(tokens.queries, tokens.keys, causal, documents, window)
-        prepared = plan(with_content(modifiers, encoding, state.features(tokens), span, mask), span, mask, query)
+        prepared = plan(with_content(modifiers, encoding, tokens.features(encoding), span, mask), span, mask, query)
     else:
-        prepared = tokens.plan(encoding, rotated, window, causal, query)
+        prepared = tokens.plan(encoding, window, causal, query)
     return prepared(query, key, value, scale=scaling).transpose(1, 2).contiguous(), None
 
 

@@ -10,7 +10,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from lengthwise.attention.cache import KVCache
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.huggingface.replacement import current_module
+from lengthwise.huggingface.embedded_positions import current_module
 from lengthwise.huggingface.saved import auto_map_of, saved_choice, write_module
 from lengthwise.models import Decoder, Mamba
 from lengthwise.models.mamba import MambaCache

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from lengthwise.config import ConfigError
+from lengthwise.huggingface.attention import Tokens
+from lengthwise.huggingface.rotated_keys import cache_name, input_of
 
 
 class Features:
@@ -65,3 +67,13 @@ def feature_layer(past: Any, layer: int) -> Any:
         past.layers[layer] = found = object.__new__(cls)
         vars(found).update(vars(original))
     return found
+
+
+def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A hook before an attention layer whose encoding reads content: the attention function receives the layer's input."""
+    tokens = options.get("attention_mask")
+    if not isinstance(tokens, Tokens):
+        return None
+    name = cache_name(options)
+    past = None if name is None else feature_layer(options[name], int(layer.layer_idx))
+    return arguments, {**options, "attention_mask": tokens.of_layer(x=input_of(arguments, options), past=past)}

@@ -1,7 +1,7 @@
 """`use` and `unuse`: put an encoding into a model of transformers in place of its own, and restore the model."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -14,12 +14,12 @@ from lengthwise.config import Choice, ConfigError, alternate
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.contract import embedded, features_of
-from lengthwise.huggingface.attention import NAME, Tokens
-from lengthwise.huggingface.feature_cache import feature_layer
+from lengthwise.huggingface.attention import NAME
+from lengthwise.huggingface.embedded_positions import PositionsOfEmbeddings, current_module
+from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
-from lengthwise.huggingface.rotated_keys import CACHES, caches_rotated_keys, let_the_cache_rotate
+from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
 from lengthwise.models.conversion.weights import Layout
@@ -39,17 +39,6 @@ class NoPositions(nn.Module):
         return self.original.weight.new_zeros(*position_ids.shape, self.original.embedding_dim)
 
 
-def current_module(module: nn.Module) -> PositionEncoding:
-    """Return an encoding, or the trained copy of it that peft keeps for an adapter (`modules_to_save`)."""
-    if isinstance(module, PositionEncoding):
-        return module
-    wrapper = cast(Any, module)
-    if wrapper.disable_adapters or not wrapper.active_adapters:
-        return cast(PositionEncoding, wrapper.original_module)
-    (name,) = wrapper.active_adapters
-    return cast(PositionEncoding, wrapper.modules_to_save[name])
-
-
 @dataclass
 class LayerState:
     """What an attention layer has in addition. It is no module, because the model owns the encoding.
@@ -62,9 +51,6 @@ class LayerState:
     number: int
     forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
-    x: Tensor | None = None  # the layer's input, for encodings that read content
-    past: Any = None  # the layer of the cache that keeps what they compute from it
-    has_rotated_keys: bool = False  # in the current call
 
     @property
     def encoding(self) -> PositionEncoding:
@@ -72,15 +58,6 @@ class LayerState:
 
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
-
-    def features(self, tokens: Tokens) -> Tensor:
-        """Return what the encoding computes from the content of each key, and forget the layer's input."""
-        x, past, self.x, self.past = self.x, self.past, None, None
-        assert x is not None
-        features = features_of(self.encoding, x)
-        if past is None:
-            return features
-        return past.extend(features, tokens.first_key + tokens.keys)[:, -tokens.keys :]
 
 
 @dataclass
@@ -144,12 +121,11 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
             layer.forward = partial(forward, layer)
         if modules[number].reads_content():
-            hook = _keep_input(state, int(cast(Any, layer).layer_idx))
-            replaced.hooks.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+            replaced.hooks.append(layer.register_forward_pre_hook(read_input, with_kwargs=True))
         if caches_rotated_keys(decoder.position_encodings[number], like.device):
             replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
     if modules[0].acts_on_embedding():
-        replaced.hooks += _embed_positions(decoder)
+        replaced.hooks += PositionsOfEmbeddings(decoder.position_encodings).register(decoder)
     decoder._lengthwise_replaced = replaced
     model.save_pretrained = partial(save, model)
     return model
@@ -324,32 +300,3 @@ def _build(choice: Choice, layers: int, context: dict[str, Any]) -> tuple[list[P
             shared[own] = number
         numbers.append(number)
     return modules, numbers
-
-
-def _keep_input(state: LayerState, number: int) -> Callable[..., None]:
-    def hook(layer: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        state.x = options["hidden_states"] if "hidden_states" in options else arguments[0]
-        past = next((found for name in CACHES if (found := options.get(name)) is not None), None)
-        state.past = None if past is None else feature_layer(past, number)
-
-    return hook
-
-
-def _embed_positions(decoder: Any) -> list[Any]:
-    """Add an absolute encoding to the token embeddings. Return the hooks."""
-    given: list[Tensor | None] = [None]
-
-    def note(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        cache, given[0] = options.get("past_key_values"), options.get("position_ids")
-        if given[0] is None and cache is not None and (past := cache.get_seq_length()):
-            given[0] = torch.tensor([[past]])
-
-    def add(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
-        positions = given[0]
-        if positions is None or positions.shape[1] != output.shape[1]:
-            start = 0 if positions is None else int(positions[0, 0])
-            positions = torch.arange(start, start + output.shape[1])[None]
-        return embedded(current_module(decoder.position_encodings[0]), output, positions.to(output.device))
-
-    embeddings = decoder.get_input_embeddings()
-    return [decoder.register_forward_pre_hook(note, with_kwargs=True), embeddings.register_forward_hook(add)]

@@ -14,6 +14,17 @@ from lengthwise.span import Span
 CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
 
 
+def cache_name(options: dict[str, Any]) -> str | None:
+    """Return the name of a layer's argument with the cache; None without a cache."""
+    return next((name for name in CACHES if options.get(name) is not None), None)
+
+
+def input_of(arguments: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    """Return the input of an attention layer."""
+    x: Tensor = options["hidden_states"] if "hidden_states" in options else arguments[0]
+    return x
+
+
 class RotatingCache:
     """Stands for the cache in one call of a layer: it rotates the new keys and stores them."""
 
@@ -38,11 +49,11 @@ def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> boo
 def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A hook before an attention layer: the cache rotates the layer's new keys before it stores them."""
     state = layer._lengthwise  # not from a closure, which a copy of the model would share
-    name = next((name for name in CACHES if options.get(name) is not None), None)
+    name = cache_name(options)
     tokens = options.get("attention_mask")
-    state.has_rotated_keys = name is not None and isinstance(tokens, Tokens)
     if name is None or not isinstance(tokens, Tokens):
         return None
-    x = options["hidden_states"] if "hidden_states" in options else arguments[0]
+    tokens = tokens.of_layer(rotated_keys=True)
+    x = input_of(arguments, options)
     new_keys = tokens.new_keys(state.encoding, options.get("position_ids"), x.device, state.forms)
-    return arguments, {**options, name: RotatingCache(options[name], new_keys)}
+    return arguments, {**options, name: RotatingCache(options[name], new_keys), "attention_mask": tokens}
