@@ -34,7 +34,7 @@ ORDER = [
     {"probes.answer", "analysis"},
     {"probes.summary"},
     {"report"},
-    {"probes.section"},
+    {"probes.section", "trackers"},
     {"studies"},
     {"speed", "huggingface"},
     {"reach"},
@@ -64,6 +64,7 @@ WITHOUT_TORCH = {
     "probes.summary",
     "report",
     "probes.section",
+    "trackers",
 }  # and so without every part that has torch
 TORCH = {"torch", "triton", "safetensors.torch"}
 

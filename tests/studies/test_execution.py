@@ -14,7 +14,7 @@ from lengthwise.cli.progress import Overview
 from lengthwise.config import ConfigError, EvaluationConfig, ExecutorConfig, Inline, Local, ModelConfig, TrainingConfig
 from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
-from lengthwise.studies import Compute, Event, Outcome, Study, StudyError, execute, grid, load
+from lengthwise.studies import Compute, Event, Outcome, RunOptions, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
 from lengthwise.studies.executors import WorkerError
 from lengthwise.studies.executors.local import main
@@ -164,7 +164,7 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"retries": -1}, "retries must be from 0 to 100, got -1"),
+        ({"options": RunOptions(retries=-1)}, "retries must be from 0 to 100, got -1"),
         ({"compute": Compute(threads=0)}, "threads must be at least 1, got 0"),
         ({"compute": Compute(device="gpu")}, "device 'gpu' cannot be used"),
         ({"compute": Compute(device="meta")}, "device 'meta' cannot be used"),

@@ -179,6 +179,9 @@ class Execution(Place):
     """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
     """How often a run that fails is tried again, unless its settings are the cause."""
+    log: Annotated[str | None, Parameter(show_default=False)] = None
+    """Trackers that show training curves and scores too, comma-separated: tensorboard, wandb, mlflow, trackio; with settings as
+    in tensorboard,wandb:project=fire,mode=offline."""
 
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute
@@ -188,8 +191,12 @@ class Execution(Place):
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `execute`, except for the executor."""
-        names = ("results", "store", "retries")
-        return {"compute": self.compute()} | {name: getattr(self, name) for name in names}
+        from lengthwise.studies import RunOptions
+        from lengthwise.trackers import parse_trackers
+
+        trackers = () if self.log is None else parse_trackers(self.log)
+        options = RunOptions(retries=self.retries, trackers=trackers)
+        return {"results": self.results, "store": self.store, "compute": self.compute(), "options": options}
 
 
 DEFAULT_EXECUTION = Execution()

@@ -12,7 +12,7 @@
 
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
-from lengthwise.studies.execution import Interrupted, Outcome, execute
+from lengthwise.studies.execution import Interrupted, Outcome, RunOptions, execute
 from lengthwise.studies.loading import StudyError, load
 from lengthwise.studies.study import Study, continued, encoding, grid, task
 
@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "Interrupted",
     "Outcome",
+    "RunOptions",
     "Study",
     "StudyError",
     "continued",

@@ -25,9 +25,10 @@ from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import STOP_SIGNALS, Spec
+from lengthwise.trackers import Tracker, require_usable
 from lengthwise.training import check_step
 from lengthwise.training.numerics import torch_threads
-from lengthwise.values import require_results
+from lengthwise.values import is_remote, require_results
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
@@ -57,6 +58,27 @@ class Outcome:
     out_of_time: bool = False  # `max_seconds` ended the call before all runs were finished
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What workers do for each run beside computing it.
+
+    `retries`: how often a run that fails is tried again, unless its settings are the cause. `trackers`: those that show its curve
+    and its scores too, as from `parse_trackers("tensorboard,wandb:mode=offline")` of `lengthwise.trackers`.
+    """
+
+    retries: int = 0
+    trackers: tuple[Tracker, ...] = ()
+
+    def require_usable(self, results: str | Path) -> None:
+        """Raise `ConfigError` for options that cannot be used on this machine."""
+        if not 0 <= self.retries <= MAX_RETRIES:
+            raise ConfigError(f"retries must be from 0 to {MAX_RETRIES}, got {self.retries}")
+        require_usable(self.trackers, str(results), is_remote(results))
+
+
+DEFAULT_OPTIONS = RunOptions()
+
+
 def execute(
     study: Study,
     results: str | Path,
@@ -64,7 +86,7 @@ def execute(
     store: str | None = None,
     executor: ExecutorConfig = LOCAL,
     compute: Compute = DEFAULT_COMPUTE,
-    retries: int = 0,
+    options: RunOptions = DEFAULT_OPTIONS,
     estimate: bool = False,
     join: bool = False,
     max_seconds: float | None = None,
@@ -76,8 +98,8 @@ def execute(
     which several machines can share; None: the database in `results`. With `store`, `results` may be an address too, such as
     s3://bucket/folder. `executor`: where the runs are executed:
     `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
-    `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `retries`: how often a run that fails is
-    tried again, unless its settings are the cause. `estimate`: measure a few training steps first, which takes about five
+    `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `options`: retries and
+    trackers. `estimate`: measure a few training steps first, which takes about five
     seconds, and report the expected duration in `Begun`, if the runs are executed on this machine, each on one device.
     `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little
     before this time, ask the workers to save their checkpoints and return.
@@ -89,8 +111,7 @@ def execute(
     saved their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_results("the results folder", results, store is not None)
-    if not 0 <= retries <= MAX_RETRIES:
-        raise ConfigError(f"retries must be from 0 to {MAX_RETRIES}, got {retries}")
+    options.require_usable(results)
     compute.require_valid()
     kind = EXECUTORS[executor.name]
     kind.require_usable(executor, compute, store)
@@ -107,7 +128,8 @@ def execute(
             plugins=loaded_plugins(),
             source=_source_for_workers(study),
             compute=compute,
-            retries=retries,
+            retries=options.retries,
+            trackers=options.trackers,
         )
         for run in study.runs:
             opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file

@@ -39,6 +39,8 @@ from lengthwise.studies.patience import patient, patiently
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.rank_groups import RankDied, RankGroup, SpawnedRanks
 from lengthwise.studies.stored import stored_run
+from lengthwise.studies.tracking import Tracking, tracked_run
+from lengthwise.trackers import Tracker
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import deleted
 from lengthwise.training.numerics import use_process
@@ -62,6 +64,7 @@ class Spec:
     source: str | None  # the study's file, if runs use classes from outside lengthwise
     compute: Compute
     retries: int = 0  # of a run that fails, unless its settings are the cause
+    trackers: tuple[Tracker, ...] = ()  # their settings
     results_id: str | None = None  # of the results folder, if a worker on another machine has to find the same one
 
 
@@ -180,10 +183,14 @@ class Worker:
             heartbeat.step, heartbeat.steps = progress.step, progress.steps
             sender.note_problem()
             self.advance(row.key, progress)
+            tracking.log_points(progress.points)
 
         start_time = time.time()
         self.files.run_folder(row.key)  # again, because it may have been replaced since
-        with sender, self.group.computing(run, folder, missing) as ranks:
+        tracking = Tracking(
+            self.spec.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent, heartbeat
+        )
+        with sender, tracking, self.group.computing(run, folder, missing) as ranks:
             trained = train(
                 run,
                 folder,
@@ -196,9 +203,11 @@ class Worker:
             )
             heartbeat.step = heartbeat.steps = run.training.steps
             self.store.add_curve(row.key, trained.curve, worker=self.name)
+            tracking.log_points(trained.curve)
             if trained.tracked:
                 self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
+            tracking.log_scores(lambda: self.store.scores([row.key]), row.asked)
         if not self.files.run_folder(row.key).joinpath(WEIGHTS).is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time

@@ -141,7 +141,7 @@ def _run(
         saved_step, saved_at = trainer.steps_done, time.perf_counter()
         save_seconds = saved_at - begin
 
-    pace = Pace(trainer.steps_done, steps)
+    pace, last_point = Pace(trainer.steps_done, steps), 0
     trainer.model.train()
     while trainer.steps_done < steps:
         if any(ranks.flags_of_first(ranks.is_first and should_stop is not None and should_stop())):
@@ -159,7 +159,9 @@ def _run(
         if reports:
             trainer.require_finite()
             eta = pace.update(step)
-            reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta))
+            points = trainer.curve(after=last_point)
+            last_point = int(points[-1]["step"]) if points else last_point
+            reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta, points=points))
         if step % trainer.steps_per_row == 0 or step == steps:
             trainer.require_finite()
         if saves:

@@ -1,7 +1,7 @@
 """Progress reports of training and evaluation, and the exceptions that end them early."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ class Progress:
     steps_per_second: float
     eta_seconds: float
     length: int | None = None  # the length being evaluated; None during training
+    points: Sequence[Mapping[str, float]] = ()  # of the curve, since the last report; at first all from the checkpoint
 
 
 class Stopped(Exception):

@@ -256,11 +256,20 @@ class Trainer:
         self.stopwatch.restore(history["seconds"].numpy(), seconds, busy)
         self.steps_checked = step
 
-    def curve(self) -> list[dict[str, float]]:
-        """Return one row for every `steps_per_row` steps: the means over them, and the learning rate of the last."""
-        loss_and_norm, rows = self.loss_and_norm.cpu().double(), []
-        for begin in range(0, self.steps_done, self.steps_per_row):
-            end = min(begin + self.steps_per_row, self.steps_done)
+    def curve(self, after: int = 0) -> list[dict[str, float]]:
+        """Return one row for every `steps_per_row` steps: the means over them, and the learning rate of the last.
+
+        The last row may have fewer steps if they are the last of the training. `after`: the step of an earlier row, to return only
+        those that follow it.
+        """
+        steps, rows = self.run.training.steps, []
+        complete = (
+            self.steps_done if self.steps_done == steps else self.steps_done - self.steps_done % self.steps_per_row
+        )
+        loss_and_norm = self.loss_and_norm[:, :complete].cpu().double() if after < complete else None
+        for begin in range(after, complete, self.steps_per_row):
+            assert loss_and_norm is not None
+            end = min(begin + self.steps_per_row, complete)
             loss, norm = (float(x) for x in loss_and_norm[:, begin:end].mean(1))
             seconds = float(self.stopwatch.steps[begin:end].sum())
             row = {"step": end, "loss": loss, "learning_rate": learning_rate(self.run.training, end - 1)}
