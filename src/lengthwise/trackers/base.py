@@ -122,7 +122,7 @@ def delete_folders(folders: Iterable[Path]) -> None:
 def path_part(name: str) -> str:
     """Return a name as one part of a path. Different names have different parts, on file systems that ignore case too."""
     part = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-")[:60]
-    return part if part == name.lower() else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+    return part if part and part == name.lower() else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 def flat(data: Any, path: str = "") -> dict[str, Any]:

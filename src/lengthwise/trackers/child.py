@@ -29,7 +29,7 @@ def main() -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     warnings.simplefilter("ignore")
     try:
-        _serve(sys.stdin)
+        _serve(sys.stdin, output)
     except BaseException as error:
         print(json.dumps({"problem": problem(error)}), file=output, flush=True)
         os._exit(1)
@@ -45,10 +45,11 @@ def _private_output() -> TextIO:
     return output
 
 
-def _serve(messages: TextIO) -> None:
+def _serve(messages: TextIO, output: TextIO) -> None:
     first = json.loads(messages.readline())
     tracker: Tracker = TRACKERS[first["tracker"]](**first["settings"])
     last_step = tracker.begin(TrackedRun(**first["run"]), Path(first["results"]))
+    print(json.dumps({"has_begun": True}), file=output, flush=True)
     for line in messages:
         last_step, is_last = _handle(tracker, json.loads(line), last_step)
         if is_last:

@@ -27,6 +27,7 @@ class TrackerProcess:
     def __init__(self, tracker: Tracker, first: dict[str, Any]):
         self.tracker = tracker
         self.problem: str | None = None
+        self._has_begun = False
         self._messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         environment = {**os.environ, **NO_REPORTS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
@@ -60,7 +61,7 @@ class TrackerProcess:
         while self._process.poll() is None:
             if time.monotonic() - begin > (hurried_seconds if must_hurry() else seconds):
                 self.kill()
-                self.problem = self.problem or "it did not finish in time, so its last points may be missing"
+                self.problem = self.problem or self._silence
                 return
             time.sleep(0.02)
         if self._process.returncode and self.problem is None:
@@ -74,6 +75,12 @@ class TrackerProcess:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def _silence(self) -> str:
+        if self._has_begun:
+            return "it did not finish in time, so its last points may be missing"
+        return "it could not begin in time; it may be offline"
+
     def _write(self) -> None:
         assert self._process is not None and self._process.stdin is not None
         with suppress(OSError, ValueError), self._process.stdin as pipe:
@@ -85,4 +92,6 @@ class TrackerProcess:
         assert self._process is not None and self._process.stdout is not None
         with suppress(OSError, ValueError), self._process.stdout as pipe:
             for line in pipe:
-                self.problem = str(json.loads(line)["problem"])
+                message = json.loads(line)
+                self._has_begun = self._has_begun or "has_begun" in message
+                self.problem = message.get("problem", self.problem)

@@ -35,6 +35,7 @@ class WandB(Tracker):
         folder = self.place(results, "wandb")
         settings = wandb.Settings(
             silent=True,
+            init_timeout=45,  # seconds, so that it can say what is wrong before a worker stops to wait
             console="off",
             disable_git=True,
             save_code=False,

@@ -1,0 +1,119 @@
+"""Runs of a study in trackers: the same numbers as in the store, after kills too, and never another result."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from lengthwise.config import Inline, Local
+from lengthwise.store import open_store
+from lengthwise.studies import RunOptions, Study, execute, load
+from lengthwise.studies.events import Event, Note
+from lengthwise.studies.worker import Worker
+from lengthwise.trackers import parse_trackers
+from lengthwise.trackers.base import flat
+from tests.trackers.read_back import OPTIONS, READERS, each_tracker
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(study: Study, results: Path, trackers: str, workers: int = 0) -> list[str]:
+    """Execute the study. Return the notes."""
+    heard: list[Event] = []
+    executor = Local(workers=workers) if workers else Inline()
+    options = RunOptions(trackers=parse_trackers(trackers) if trackers else ())
+    outcome = execute(study, results, executor=executor, options=options, on_event=heard.append)
+    assert outcome.counts["done"] == len(study.runs), outcome.failed
+    return [event.text for event in heard if isinstance(event, Note)]
+
+
+def require_same(study: Study, results: Path, name: str) -> None:
+    """The tracker has each point of the store once, its scores, and the settings of the runs."""
+    with open_store(results, create=False) as store:
+        for one in study.runs:
+            found = READERS[name](results, one.key)
+            curve = store.curve(one.key)
+            assert curve and set(found.times.values()) == {1}
+            for column in ("loss", "learning_rate", "gradient_norm", "tokens_per_second"):
+                assert found.curve[column] == pytest.approx({row.step: getattr(row, column) for row in curve})
+            rows = store.scores([one.key])
+            assert rows
+            assert found.scores == pytest.approx({(f"score/{row.metric}", row.length): row.mean for row in rows})
+            settings = {"key": one.key, "study": study.name, "label": one.label, **flat(one.to_data())}
+            assert {k: str(v) for k, v in found.settings.items() if not k.startswith("_")}.items() >= {
+                k: str(float(v)) if name == "tensorboard" and type(v) is int else str(v) for k, v in settings.items()
+            }.items()
+
+
+@pytest.mark.parametrize("name", each_tracker())
+def test_a_tracker_has_the_numbers_of_the_store(study_file: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    study = load(study_file(encodings='["rope"]', steps=250))
+    assert run(study, tmp_path / "results", OPTIONS.get(name, name)) == []
+    require_same(study, tmp_path / "results", name)
+    longer = load(study_file(encodings='["rope"]', steps=250, lengths=(4, 8, 16)))  # is evaluated, and not trained
+    assert run(longer, tmp_path / "results", OPTIONS.get(name, name)) == []
+    require_same(longer, tmp_path / "results", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", each_tracker())
+def test_two_workers_at_once(study_file: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    study = load(study_file(seeds=2, steps=60))
+    assert run(study, tmp_path / "results", OPTIONS.get(name, name), workers=2) == []
+    require_same(study, tmp_path / "results", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", each_tracker())
+def test_a_killed_command_is_continued(
+    study_file: Callable[..., Path], tmp_path: Path, command: Callable[..., object], name: str
+) -> None:
+    file = study_file(encodings='["rope"]', steps=6000)
+    words = ("run", file, "--workers", 1, "--log", OPTIONS.get(name, name))
+    first = command(*words)
+    first.wait_for("step 2")  # type: ignore[attr-defined]
+    for pid in first.members():  # type: ignore[attr-defined]
+        os.kill(pid, 9)
+    second = command(*words)
+    assert second.end(300) == 0  # type: ignore[attr-defined]
+    assert "tracker" not in second.said  # type: ignore[attr-defined]
+    require_same(load(file), tmp_path / "results", name)
+
+
+def weights(results: Path, key: str) -> dict[str, object]:
+    with safe_open(results / "runs" / key / "weights.safetensors", "pt") as file:
+        return {name: file.get_tensor(name).tolist() for name in file.keys()}  # noqa: SIM118
+
+
+def test_a_tracker_that_fails_gives_one_warning_and_changes_nothing(
+    study_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
+    study = load(study_file(encodings='["rope"]'))
+    (key,) = (one.key for one in study.runs)
+    assert run(study, tmp_path / "without", "") == []
+    (tmp_path / "file").touch()
+    (note,) = run(study, tmp_path / "failed", f"tensorboard:folder={tmp_path / 'file'}")
+    assert re.fullmatch(r"tracker tensorboard: FileExistsError: .*; the run continues without it", note)
+    assert run(study, tmp_path / "logged", "tensorboard") == []
+    for results in ("failed", "logged"):
+        assert weights(tmp_path / results, key) == weights(tmp_path / "without", key)
+        with open_store(tmp_path / results) as one, open_store(tmp_path / "without") as other:
+            assert [row.mean for row in one.scores([key])] == [row.mean for row in other.scores([key])]
+
+
+def test_a_run_that_stops_or_fails_ends_its_tracker(
+    study_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(
+        "lengthwise.studies.tracking.TrackerProcess.finish", lambda self, status, *_: (sent.append(status), self.kill())
+    )
+    monkeypatch.setattr(Worker, "evaluate", lambda *_: 1 / 0)
+    study = load(study_file(encodings='["rope"]'))
+    options = RunOptions(trackers=parse_trackers(f"tensorboard:folder={tmp_path / 'logs'}"))
+    outcome = execute(study, tmp_path / "results", executor=Inline(), options=options)
+    assert len(outcome.failed) == 1 and sent == ["failed"]
