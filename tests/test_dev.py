@@ -349,10 +349,11 @@ PINNED = [
 def requirements() -> list[Requirement]:
     """What pyproject.toml asks for, with every extra that is part of the pinned set.
 
-    The storage services cannot be: botocore, which s3fs brings along, needs python-dateutil < 3. lm-eval brings 30 packages.
+    The storage services cannot be: botocore, which s3fs brings along, needs python-dateutil < 3. lm-eval brings 30 packages,
+    and the trackers some 20 each, except for TensorBoard.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    left_out = ("s3", "gcs", "lm-eval")
+    left_out = ("s3", "gcs", "lm-eval", "wandb", "mlflow", "trackio")
     extras = [lines for name, lines in project["optional-dependencies"].items() if name not in left_out]
     return [Requirement(line) for lines in (project["dependencies"], *extras) for line in lines]
 

@@ -99,6 +99,21 @@ def test_checkpointing_changes_no_bit(every, tmp_path):
     assert bits(often) == bits(train(run, tmp_path / "never"))
 
 
+@pytest.mark.parametrize(("steps", "stops"), [(12, 5), (433, 300)])
+def test_reports_have_each_point_of_the_curve_once(steps, stops, tmp_path, monkeypatch):
+    """After a stop, the first report has all points from the checkpoint."""
+    monkeypatch.setattr("lengthwise.training.progress.Reporter.is_due", lambda self, last=False: True)
+    heard = []
+    run = a_run(NoPE, steps=steps)
+    with pytest.raises(Stopped):
+        train(run, tmp_path, should_stop=stop_after(stops), on_progress=lambda p: heard.extend(p.points))
+    before, heard = heard, []
+    trained = train(run, tmp_path, on_progress=lambda p: heard.extend(p.points))
+    assert heard == trained.curve
+    assert before == [row for row in trained.curve if row["step"] <= stops]
+    assert len(trained.curve) == math.ceil(steps / math.ceil(steps / 200))
+
+
 def test_a_stopped_run_says_where_and_left_that_checkpoint(tmp_path):
     with pytest.raises(Stopped, match="step 7 of 12") as stopped:
         train(a_run(), tmp_path, should_stop=stop_after(7), checkpoint_every=5)

@@ -112,6 +112,13 @@ class Tracker(Config):
             self.require_texts("folder")
 
 
+def require_no_links(folder: Path) -> None:
+    """Raise `ValueError` for a link in the folder, because a library would write to the file that it leads to."""
+    for entry in folder.iterdir():
+        if entry.is_symlink():
+            raise ValueError(f"{entry} must not be a link; remove it")
+
+
 def delete_folders(folders: Iterable[Path]) -> None:
     """Delete folders that this package wrote earlier. Links are left alone."""
     for folder in folders:
@@ -122,7 +129,9 @@ def delete_folders(folders: Iterable[Path]) -> None:
 def path_part(name: str) -> str:
     """Return a name as one part of a path. Different names have different parts, on file systems that ignore case too."""
     part = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-")[:60]
-    return part if part and part == name.lower() else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+    return (
+        part if part and part == name.lower() else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+    )
 
 
 def flat(data: Any, path: str = "") -> dict[str, Any]:

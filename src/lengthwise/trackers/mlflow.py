@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise.trackers.base import Point, Status, TrackedRun, TrackedScore, Tracker
+from lengthwise.cache_folder import locked
+from lengthwise.trackers.base import Point, Status, TrackedRun, TrackedScore, Tracker, require_no_links
 from lengthwise.values import ConfigError
 
 STATUS: dict[Status, str] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 TAG = "lengthwise.id"
 MAX_PARAMETERS, MAX_METRICS = 100, 800  # of one request
 MAX_VALUE = 6000  # characters
+LOCK_SECONDS = 120.0
 
 
 @dataclass(kw_only=True)
@@ -46,7 +48,6 @@ class MLflow(Tracker):
         return self.uri is None and self.folder is None
 
     def begin(self, run: TrackedRun, results: Path) -> int:
-        from filelock import FileLock
         from mlflow import MlflowClient
 
         uri, artifacts = self.uri, None
@@ -54,8 +55,9 @@ class MLflow(Tracker):
         if uri is None:
             folder = self.place(results, *(() if self.folder else ("mlflow",)))
             uri, artifacts = f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
-            lock = FileLock(folder / "mlflow.lock", timeout=120)  # only one worker may create the database
-        with lock:
+            require_no_links(folder)
+            lock = locked(folder / "mlflow.lock", LOCK_SECONDS, what="another run begins in MLflow")
+        with lock:  # only one worker may create the database and the experiment
             self._client: Any = MlflowClient(tracking_uri=uri)
             name = self.experiment or run.study
             found = self._client.get_experiment_by_name(name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise.trackers.base import Point, Status, TrackedRun, TrackedScore, Tracker
+from lengthwise.trackers.base import Point, Status, TrackedRun, TrackedScore, Tracker, require_no_links
 
 
 @dataclass(kw_only=True)
@@ -26,6 +26,7 @@ class Trackio(Tracker):
 
     def begin(self, run: TrackedRun, results: Path) -> int:
         folder = self.place(results, *(() if self.folder else ("trackio",)))
+        require_no_links(folder)
         for name in [name for name in os.environ if name.startswith("TRACKIO_")]:
             del os.environ[name]  # they could send the run to a server
         os.environ["TRACKIO_DIR"] = str(folder)
