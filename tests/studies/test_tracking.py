@@ -33,7 +33,7 @@ def run(study: Study, results: Path, trackers: str, workers: int = 0) -> list[st
     return [event.text for event in heard if isinstance(event, Note)]
 
 
-def require_same(study: Study, results: Path, name: str) -> None:
+def require_same(study: Study, results: Path, name: str, exact_speed: bool = True) -> None:
     """The tracker has each point of the store once, its scores, and the settings of the runs."""
     with open_store(results, create=False) as store:
         for one in study.runs:
@@ -41,6 +41,9 @@ def require_same(study: Study, results: Path, name: str) -> None:
             curve = store.curve(one.key)
             assert curve and set(found.times.values()) == {1}
             for column in ("loss", "learning_rate", "gradient_norm", "tokens_per_second"):
+                if column == "tokens_per_second" and not exact_speed:
+                    assert set(found.curve[column]) == {row.step for row in curve}
+                    continue
                 assert found.curve[column] == pytest.approx({row.step: getattr(row, column) for row in curve})
             rows = store.scores([one.key])
             assert rows
@@ -76,7 +79,7 @@ def test_a_killed_command_is_continued(
 ) -> None:
     """It is killed a little after its first checkpoint, when more points were logged."""
     file = study_file(encodings='["rope"]', steps=15_000)
-    words = ("run", file, "--workers", 1, "--log", OPTIONS.get(name, name))
+    words = ("run", file, "--workers", 1, "--trackers", OPTIONS.get(name, name))
     first, end = command(*words), time.monotonic() + 200
     while not list(tmp_path.glob("results/runs/*/checkpoint-*.safetensors")):
         assert time.monotonic() < end and first.process.poll() is None, first.said
@@ -88,7 +91,8 @@ def test_a_killed_command_is_continued(
     second = command(*words)
     assert second.end(300) == 0
     assert "tracker" not in second.said
-    require_same(load(file), tmp_path / "results", name)
+    # MLflow and trackio keep the points that they have, with the speed of the killed worker.
+    require_same(load(file), tmp_path / "results", name, exact_speed=name in ("tensorboard", "wandb"))
 
 
 def weights(results: Path, key: str) -> dict[str, object]:

@@ -179,9 +179,9 @@ class Execution(Place):
     """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
     """How often a run that fails is tried again, unless its settings are the cause."""
-    log: Annotated[str | None, Parameter(show_default=False)] = None
-    """Trackers that show training curves and scores too, comma-separated: tensorboard, wandb, mlflow, trackio; with settings as
-    in tensorboard,wandb:project=fire,mode=offline."""
+    trackers: Annotated[str | None, Parameter(show_default=False)] = None
+    """Where to log training curves and scores too, comma-separated: tensorboard, wandb, mlflow, trackio; with settings as in
+    tensorboard,wandb:project=fire,mode=offline."""
 
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute
@@ -194,7 +194,7 @@ class Execution(Place):
         from lengthwise.studies import RunOptions
         from lengthwise.trackers import parse_trackers
 
-        trackers = () if self.log is None else parse_trackers(self.log)
+        trackers = () if self.trackers is None else parse_trackers(self.trackers)
         options = RunOptions(retries=self.retries, trackers=trackers)
         return {"results": self.results, "store": self.store, "compute": self.compute(), "options": options}
 

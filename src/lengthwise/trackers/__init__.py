@@ -18,7 +18,7 @@ from lengthwise.values import ConfigError, parse_value, require_known, unlisted
 TRACKERS: dict[str, type[Tracker]] = {tracker.name: tracker for tracker in (TensorBoard, WandB, MLflow, Trackio)}
 
 
-def parse_trackers(text: str, option: str = "--log") -> tuple[Tracker, ...]:
+def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]:
     """Return the trackers of `tensorboard,wandb:project=fire,mode=offline`. Raise `ConfigError` for anything else."""
     settings: dict[str, dict[str, Any]] = {}
     name = ""
@@ -65,7 +65,7 @@ def require_usable(trackers: Iterable[Tracker], results: str, is_remote: bool) -
         if is_remote and tracker.needs_results():
             raise ConfigError(
                 f"tracker {tracker.name} writes files, and the results folder {results} is not on this machine; name a folder, as "
-                f"in: --log {tracker.name}:folder=PATH"
+                f"in: --trackers {tracker.name}:folder=PATH"
             )
 
 

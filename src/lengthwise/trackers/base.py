@@ -62,7 +62,7 @@ class Tracker(Config):
     like. `begin` may be called again for the same run, after a kill also on another machine; it must then continue the same run.
     """
 
-    name: ClassVar[str]  # in --log, and of the extra that installs its library
+    name: ClassVar[str]  # in --trackers, and of the extra that installs its library
     package: ClassVar[str]  # that it imports
 
     def needs_results(self) -> bool:

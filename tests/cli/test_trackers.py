@@ -1,4 +1,4 @@
-"""The option --log, missing libraries, and the names of runs and scores."""
+"""The option --trackers, missing libraries, and the names of runs and scores."""
 
 import importlib.machinery
 import importlib.util
@@ -37,18 +37,18 @@ def test_names_and_settings() -> None:
     [
         (
             "tensorbord",
-            "--log must be the names of trackers, and there is no 'tensorbord'; did you mean 'tensorboard'?",
+            "--trackers must be the names of trackers, and there is no 'tensorbord'; did you mean 'tensorboard'?",
         ),
-        ("", "--log is empty; name one or more of tensorboard, wandb, mlflow, trackio"),
+        ("", "--trackers is empty; name one or more of tensorboard, wandb, mlflow, trackio"),
         (
             "wandb:projct=x",
             "wandb has no setting 'projct'; did you mean 'project'?; its settings are: project, entity,",
         ),
         ("wandb:mode=ofline", "wandb: mode must be 'online' or 'offline' or None, got 'ofline'"),
-        ("wandb,wandb", "--log names wandb twice; name it once"),
-        ("wandb:project=a,project=b", "--log sets wandb:project twice; omit one of them"),
-        ("wandb:project", "--log must be names with settings as NAME=VALUE, as in: --log wandb:project=fire"),
-        ("project=x", "--log must be names with settings as NAME=VALUE, as in: --log wandb:project=fire"),
+        ("wandb,wandb", "--trackers names wandb twice; name it once"),
+        ("wandb:project=a,project=b", "--trackers sets wandb:project twice; omit one of them"),
+        ("wandb:project", "--trackers must be names with settings as NAME=VALUE, as in: --trackers wandb:project=fire"),
+        ("project=x", "--trackers must be names with settings as NAME=VALUE, as in: --trackers wandb:project=fire"),
         ("wandb:project= ", "wandb: project must be a printable text, got ''"),
         ("tensorboard:folder=s3://bucket", "tensorboard: folder must be a folder on this machine"),
         ("mlflow:uri=sqlite:///x.db", "mlflow: uri must be the address of a tracking server without credentials"),
@@ -58,7 +58,7 @@ def test_names_and_settings() -> None:
 def test_what_is_wrong(here: Call, tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
     for verb in ("run", "work"):
-        ran = here(verb, tmp_path / "tiny.py", "--results", tmp_path / "results", "--log", text)
+        ran = here(verb, tmp_path / "tiny.py", "--results", tmp_path / "results", "--trackers", text)
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.startswith(f"lengthwise: {says}") and ran.err.count("\n") == 1
     assert not (tmp_path / "results").exists()
@@ -78,7 +78,7 @@ def test_a_missing_library(here: Call, tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "tiny.py").write_text(TINY)
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda x, *rest: spec if x == name else find(x, *rest))
-    ran = here("run", tmp_path / "tiny.py", "--results", tmp_path / "results", "--log", name)
+    ran = here("run", tmp_path / "tiny.py", "--results", tmp_path / "results", "--trackers", name)
     needs = f"lengthwise: tracker {name} needs the package {name}, which is not installed; pip install 'lengthwise[{name}]'\n"
     assert (ran.code, ran.err) == (2, needs)
     assert not (tmp_path / "results").exists()
@@ -88,7 +88,7 @@ def test_results_at_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.machinery.ModuleSpec("x", None, origin="here")
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: found)
     for name in TRACKERS:
-        with pytest.raises(ConfigError, match=f"--log {name}:folder=PATH"):
+        with pytest.raises(ConfigError, match=f"--trackers {name}:folder=PATH"):
             require_usable(parse_trackers(name), "s3://bucket/folder", True)
     require_usable(parse_trackers("tensorboard:folder=a,mlflow:uri=http://host"), "s3://bucket/folder", True)
 
