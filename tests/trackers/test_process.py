@@ -29,6 +29,7 @@ def finish(one: TrackerProcess, status: str = "finished") -> None:
     one.finish(status, lambda: False, 120, 120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each_tracker())
 def test_a_killed_process_is_continued(tmp_path: Path, name: str) -> None:
     """The second process gets all points from the beginning, as a worker that continues from a checkpoint sends them."""
@@ -100,7 +101,7 @@ def test_no_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert one.problem == "its process cannot be started (No such file or directory)"
 
 
-@pytest.mark.parametrize("link", ["tensorboard", "tensorboard/my-study"])
+@pytest.mark.parametrize("link", [pytest.param("tensorboard", marks=pytest.mark.slow), "tensorboard/my-study"])
 def test_no_file_is_deleted_or_written_behind_a_link(tmp_path: Path, link: str) -> None:
     """A results folder may come from somebody else."""
     pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
