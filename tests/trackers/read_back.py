@@ -95,15 +95,22 @@ def read_wandb(results: Path, key: str) -> ReadBack:
 
 
 def read_mlflow(results: Path, key: str) -> ReadBack:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=f"sqlite:///{results / 'mlflow' / 'mlflow.db'}")
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    (run,) = client.search_runs(experiments, f"tags.`lengthwise.key` = '{key}'")
-    found = ReadBack(settings=dict(run.data.params))
-    for name in run.data.metrics:
-        for metric in client.get_metric_history(run.info.run_id, name):
-            found.add(name, metric.step, metric.value)
+    """In another process, because the import of MLflow changes what this one prints."""
+    code = """
+import json, sys
+from mlflow import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+(run,) = client.search_runs(experiments, f"tags.`lengthwise.key` = '{sys.argv[2]}'")
+metrics = [m for name in run.data.metrics for m in client.get_metric_history(run.info.run_id, name)]
+print(json.dumps([run.data.params, [(m.key, m.step, m.value) for m in metrics]]))
+"""
+    uri = f"sqlite:///{results / 'mlflow' / 'mlflow.db'}"
+    ran = subprocess.run([sys.executable, "-c", code, uri, key], capture_output=True, text=True, check=True)
+    settings, values = json.loads(ran.stdout.splitlines()[-1])
+    found = ReadBack(settings=settings)
+    for name, step, value in values:
+        found.add(name, step, value)
     return found
 
 
