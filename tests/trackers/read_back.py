@@ -8,7 +8,10 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ class ReadBack:
     """A tracked run: how often each value of the curve was logged, the values, the scores and the settings."""
 
     times: Counter[tuple[str, int]] = field(default_factory=Counter)
-    curve: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    curve: dict[str, dict[int, float]] = field(default_factory=partial(defaultdict, dict))
     scores: dict[tuple[str, int], float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -74,7 +77,7 @@ def wandb_records(file: Path) -> Iterator[Any]:
             record = b""
 
 
-def read_wandb(results: Path, key: str) -> ReadBack:
+def read_wandb_here(results: Path, key: str) -> ReadBack:
     found = ReadBack()
     (file,) = results.glob(f"wandb/offline-run-*/run-{key}-*.wandb")
     scores = {}
@@ -92,6 +95,12 @@ def read_wandb(results: Path, key: str) -> ReadBack:
         if name.startswith("score/"):
             found.add_full_score(name, value)
     return found
+
+
+def read_wandb(results: Path, key: str) -> ReadBack:
+    """In another process, because the import of W&B also imports pydantic, which changes how cyclopts checks options."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(read_wandb_here, results, key).result()
 
 
 def read_mlflow(results: Path, key: str) -> ReadBack:
