@@ -35,7 +35,7 @@ ORDER = [
     {"probes.summary"},
     {"report"},
     {"probes.section", "trackers"},
-    {"studies"},
+    {"studies", "serve"},
     {"speed", "huggingface"},
     {"reach"},
     {"extend"},
@@ -65,6 +65,7 @@ WITHOUT_TORCH = {
     "report",
     "probes.section",
     "trackers",
+    "serve",
 }  # and so without every part that has torch
 TORCH = {"torch", "triton", "safetensors.torch"}
 

@@ -25,6 +25,7 @@ NEEDED = {
     "reach": ["folder", "--text", "text.txt"],
     "tokenize": ["folder", "--output", "corpus"],
     "bench": [],
+    "serve": [],
     "work": ["study.py"],
 }
 NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]

@@ -25,6 +25,7 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "compare",
     "tokenize",
     "report",
+    "serve",
     "list",
     "show",
     "sample",

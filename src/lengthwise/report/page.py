@@ -61,7 +61,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         title=findings.title,
         version=lengthwise.__version__,
         when=_when(findings.finished),
-        style=_style(),
+        style=style(),
         policy=_policy(scripts),
         scripts=scripts,
         config=CONFIG,
@@ -297,7 +297,7 @@ def _json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _packed(data: Any) -> str:
+def packed(data: Any) -> str:
     """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of it."""
     text = _json(data)
     if len(text) < COMPRESSED:
@@ -323,7 +323,8 @@ def _file(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def _style() -> str:
+def style() -> str:
+    """Return the style of all pages, with the colours of the charts."""
     light = "".join(f"--c{n}:{c[0]};" for n, c in enumerate(palette.COLOURS))
     dark = "".join(f"--c{n}:{c[1]};" for n, c in enumerate(palette.COLOURS))
     return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)
@@ -342,5 +343,5 @@ def _template() -> "Template":
         lstrip_blocks=True,
     )
     environment.filters["json"] = lambda data: Markup(_json(data))
-    environment.filters["packed"] = lambda data: Markup(_packed(data))
+    environment.filters["packed"] = lambda data: Markup(packed(data))
     return environment.get_template("page.html.j2")

@@ -37,7 +37,7 @@ def _open_keys(study: str | None) -> Select[str]:
     """Select the keys of the runs with a question that has no score."""
     asked, scores = schema.asked, schema.scores
     answered = select(scores.c.key).where(scores.c.key == asked.c.key, scores.c.question == asked.c.question).exists()
-    keys = select(asked.c.key).where(~answered)
+    keys = select(asked.c.key).where(~answered).distinct()
     return keys if study is None else keys.where(asked.c.study == study)
 
 
@@ -82,9 +82,40 @@ def activity(connection: Connection, study: str, now: float) -> list[Activity]:
 
 
 def studies(connection: Connection, now: float) -> list[StudyRow]:
+    return [StudyRow(**row, progress=progress(connection, row["name"], now)) for row in _study_cells(connection)]
+
+
+def overview(connection: Connection, now: float) -> list[tuple[StudyRow, list[Activity]]]:
+    found = []
+    for row in _study_cells(connection):
+        runs = activity(connection, row["name"], now)
+        counts = Counter(run.status for run in runs)
+        found.append((StudyRow(**row, progress={status: counts[status] for status in STATUSES}), runs))
+    return found
+
+
+def _study_cells(connection: Connection) -> list[dict[str, Any]]:
     table = schema.studies
     rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
-    return [StudyRow(**row, progress=progress(connection, row["name"], now)) for row in readable(schema.studies, rows)]
+    return list(readable(table, rows))
+
+
+def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
+    require_study(connection, study)
+    runs, members = schema.runs, schema.study_runs
+    keys = select(members.c.key).where(members.c.study == study)
+    state = (
+        func.count(),
+        func.sum(runs.c.step),
+        func.max(runs.c.finished),
+        func.count(runs.c.error),
+        func.count(runs.c.worker),
+    )
+    found: list[object] = [connection.scalar(select(schema.studies.c.updated).where(schema.studies.c.name == study))]
+    found += connection.execute(select(*state).where(runs.c.key.in_(keys))).one()
+    for table in (schema.scores, schema.probes):
+        found += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
+    return tuple(found)
 
 
 def members(connection: Connection) -> dict[str, list[str]]:
@@ -106,11 +137,19 @@ def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
     return _run_rows(connection, connection.execute(query).all(), study, None, now)
 
 
+def runs_of(connection: Connection, keys: list[str], now: float) -> dict[str, RunRow]:
+    found: dict[str, RunRow] = {}
+    for batch in batches(keys):
+        rows = connection.execute(select(schema.runs).where(schema.runs.c.key.in_(batch))).all()
+        found |= {row.key: row for row in _run_rows(connection, rows, None, batch, now)}
+    return {key: found[key] for key in keys if key in found}
+
+
 def run(connection: Connection, key: str, study: str | None, now: float) -> RunRow:
     """Return a run. Raises `StoreError` if its row cannot be read."""
     table = schema.runs
     rows = connection.execute(select(table).where(table.c.key == key)).all()
-    for row in _run_rows(connection, rows, study, key, now):
+    for row in _run_rows(connection, rows, study, [key], now):
         return row
     raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
 
@@ -122,7 +161,7 @@ def listed(connection: Connection, study: str, without: Collection[str], now: fl
 
 
 def _run_rows(
-    connection: Connection, rows: Iterable[Any], study: str | None, key: str | None, now: float
+    connection: Connection, rows: Iterable[Any], study: str | None, keys: Sequence[str] | None, now: float
 ) -> list[RunRow]:
     asked, table = schema.asked, schema.studies
     query = select(asked.c.key, asked.c.question).join(table, table.c.name == asked.c.study)
@@ -130,8 +169,8 @@ def _run_rows(
     still_open = _open_keys(study)
     if study is not None:
         query = query.where(asked.c.study == study)
-    if key is not None:
-        query, still_open = query.where(asked.c.key == key), still_open.where(asked.c.key == key)
+    if keys is not None:
+        query, still_open = query.where(asked.c.key.in_(keys)), still_open.where(asked.c.key.in_(keys))
     questions: dict[str, dict[str, dict[str, Any]]] = {}
     for row in readable(schema.asked, connection.execute(query)):
         questions.setdefault(row["key"], {})[canonical(row["question"], "asked")] = row["question"]
@@ -182,6 +221,25 @@ def rows_of(
         for cells in readable(table, connection.execute(ordered)):
             named = {"asked" if name == "question" else name: value for name, value in cells.items()}
             found[cells["key"]].append(row(**{name: value for name, value in named.items() if name in members}))
+    return found
+
+
+def score_lengths(connection: Connection, keys: list[str]) -> list[int]:
+    table, found = schema.scores, set[int]()
+    for batch in batches(keys):
+        rows = connection.execute(select(table.c.length).where(table.c.key.in_(batch)).distinct())
+        found |= {row["length"] for row in readable(table, rows)}
+    return sorted(found)
+
+
+def means(connection: Connection, keys: list[str], lengths: list[int]) -> dict[tuple[str, int], list[float]]:
+    table = schema.scores
+    columns = table.c.key, table.c.length, table.c.mean
+    found: dict[tuple[str, int], list[float]] = {}
+    for batch in batches(keys):
+        query = select(*columns).where(table.c.key.in_(batch), table.c.length.in_(lengths)).order_by(table.c.question)
+        for row in readable(table, connection.execute(query)):
+            found.setdefault((row["key"], row["length"]), []).append(row["mean"])
     return found
 
 

@@ -13,8 +13,8 @@ from lengthwise.store.databases.sqlite_file import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
+from lengthwise.store.live import LiveQueries
 from lengthwise.store.rows import (
-    Activity,
     CurveRow,
     ProbeRow,
     RunRow,
@@ -29,7 +29,7 @@ from lengthwise.store.rows import (
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
 
-class Store:
+class Store(LiveQueries):
     """A results database, opened by `open_store`. Every method is one transaction and may raise `StoreError`.
 
     Several processes and threads may use a database at once. A forked process must open `store.url` itself.
@@ -168,11 +168,6 @@ class Store:
         """Return the number of the study's runs with each of the four statuses."""
         with self._transaction(writes=False) as connection:
             return reading.progress(connection, plain_text(study), self._now(connection))
-
-    def activity(self, study: str) -> list[Activity]:
-        """Return what is done with each of the study's runs now, in its order."""
-        with self._transaction(writes=False) as connection:
-            return reading.activity(connection, plain_text(study), self._now(connection))
 
     def is_unfinished(self, study: str) -> bool:
         """Return whether the study has a run that is neither failed nor done, with or without a worker."""

@@ -84,9 +84,13 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What a worker does with a run: the columns of `RunRow` that change while it is trained."""
+    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the run."""
 
     key: str
+    label: str
+    task: str
+    seed: int
+    train_length: int
     status: str
     worker: str | None
     claims: int

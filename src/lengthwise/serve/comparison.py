@@ -1,0 +1,150 @@
+"""Runs of any studies side by side: their scores by length, their curves, and what differs between their configurations."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.analysis.differences import flat, plain
+from lengthwise.analysis.gather import metric_of
+from lengthwise.analysis.intervals import over_examples, with_wilson
+from lengthwise.analysis.numbers import figure
+from lengthwise.analysis.protocol import canonical
+from lengthwise.report.charts.lines import Columns, Line, Range, line_chart
+from lengthwise.report.charts.scales import frame
+from lengthwise.report.charts.small import Curve, curve_chart, shown
+from lengthwise.report.charts.spec import Chart
+from lengthwise.report.palette import Look, looks
+from lengthwise.store import Activity, CurveRow, RunRow, ScoreRow
+
+MOST = 20  # runs side by side
+CURVE_POINTS = 200
+CURVE_HEIGHT = 220  # pixels
+SCORES_HEIGHT = 320
+PADDING = 0.3  # octaves left and right of the lengths
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run with the name and the look that it has in all charts and tables of a page."""
+
+    key: str
+    name: str
+    look: Look
+
+
+def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
+    """Return the runs with names that differ: encoding and seed, with the task if there are several, or else with the key."""
+    tasks = len({run.task for run in runs}) > 1
+    names = [", ".join([run.label, *([run.task] if tasks else []), f"seed {run.seed}"]) for run in runs]
+    names = [
+        f"{name} ({run.key[:8]})" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
+    ]
+    found = looks(names)
+    return [Named(run.key, name, found[name]) for name, run in zip(names, runs, strict=True)]
+
+
+def curves_chart(runs: Sequence[Named], curves: Mapping[str, Sequence[CurveRow]]) -> Chart | None:
+    """Return the chart of the training losses, or None if there is no loss yet."""
+    lines = [
+        Curve([p.loss for p in points], run.look, label=run.name, at=[p.step for p in points])
+        for run in runs
+        if (points := curves.get(run.key)) and any(math.isfinite(p.loss) for p in points)
+    ]
+    if not lines:
+        return None
+    bottom, top = frame(loss for line in lines for loss in line.values)
+    last = int(max(line.end for line in lines))
+    described = (
+        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {shown(bottom)} to "
+        f"{shown(top)} nats per scored token. One line for each of {len(lines)} runs."
+    )
+    chart = curve_chart(described, lines, top, ("0", f"{last:,} steps"), bottom=bottom)
+    chart.data["spec"]["height"] = CURVE_HEIGHT
+    return chart
+
+
+def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequence[ScoreRow]) -> list[dict[str, Any]]:
+    """Return the template's data: a chart and a table for each kind of question, since only equal questions may be compared."""
+    by_key = {run.key: run for run in runs}
+    groups: dict[str, dict[str, dict[int, ScoreRow]]] = {}
+    titles: dict[str, str] = {}
+    for score in scores:
+        run = by_key[score.key]
+        question = {name: value for name, value in score.asked.items() if name != "length"}
+        identity = canonical([run.metric, run.better, run.unit, question])
+        described = ", ".join(f"{name} {plain(value)}" for name, value in flat(question).items())
+        titles[identity] = f"{run.metric}, {run.better} is better" + (f" · {described}" if described else "")
+        groups.setdefault(identity, {}).setdefault(score.key, {})[score.length] = score
+    return [_score_group(titles[identity], found, by_key, names) for identity, found in groups.items()]
+
+
+def _score_group(
+    title: str, found: Mapping[str, Mapping[int, ScoreRow]], by_key: Mapping[str, RunRow], names: Sequence[Named]
+) -> dict[str, Any]:
+    present = [name for name in names if name.key in found]
+    first = by_key[present[0].key]
+    metric = metric_of(first)
+    lengths = sorted({length for by_length in found.values() for length in by_length})
+    lines = []
+    for name in present:
+        by_length = found[name.key]
+        intervals = []
+        for length in lengths:
+            score = by_length.get(length)
+            interval = None if score is None else over_examples(score.mean, score.standard_error, metric.limits)
+            if score is not None and interval is not None and metric.share:
+                interval = with_wilson(interval, score.n)
+            intervals.append(interval)
+        lines.append(
+            Line(name.name, name.look, intervals, [f"n = {s.n:,}" if (s := by_length.get(n)) else "" for n in lengths])
+        )
+    means = [mean for line in lines for mean in line.means]
+    chart = None
+    if means:
+        low, high = (0.0, 1.0) if metric.share else frame(means)
+        pad = 0.03 * (high - low)
+        columns = Columns(
+            at=lengths,
+            low=lengths[0] / 2**PADDING,
+            high=lengths[-1] * 2**PADDING,
+            ticks=[f"{n:,}" for n in lengths],
+            heads=[(f"{n:,} {first.unit}", "") for n in lengths],
+            log=True,
+        )
+        described = (
+            f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to {lengths[-1]:,}. Vertical "
+            f"axis: {first.metric}. One line for each of {len(lines)} runs. The table below has all numbers."
+        )
+        axis = [Range("all", low - pad, high + pad)]
+        chart = line_chart(described, lines, columns, axis, better=first.better, height=SCORES_HEIGHT)
+    return {
+        "title": title,
+        "unit": first.unit,
+        "chart": chart,
+        "runs": present,
+        "lengths": [f"{n:,}" for n in lengths],
+        "rows": [
+            {
+                "run": name,
+                "cells": [
+                    {"text": figure(s.mean), "title": f"standard error {figure(s.standard_error)}, n = {s.n:,}"}
+                    if (s := found[name.key].get(n)) is not None
+                    else {"text": "–", "title": "no score yet"}
+                    for n in lengths
+                ],
+            }
+            for name in present
+        ],
+    }
+
+
+def setting_differences(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Return the settings in which some runs differ, flat, with the value of each run ("–" where a run does not have it)."""
+    flattened = [flat(one) for one in settings]
+    found = []
+    for name in dict.fromkeys(name for one in flattened for name in one):
+        values = [plain(one[name]) if name in one else "–" for one in flattened]
+        if len(set(values)) > 1:
+            found.append((name, values))
+    return found
