@@ -60,7 +60,7 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
     metrics = {run.key: metric_of(run) for run in runs}
-    scores = [score for score in store.scores(keys) if _is_possible(score, metrics[score.key])]
+    scores = [score for score in store.scores(keys) if is_possible(score, metrics[score.key])]
     curves = store.curves(keys, points_of_each(len(keys)))
     found = from_rows(studies, runs, scores, probes, compared, listed, curves)
     return dataclasses.replace(found, unlisted=unlisted)
@@ -81,7 +81,7 @@ def metric_of(run: "RunRow") -> Metric:
     return stored_metric(run.metric, run.better, run.facts)
 
 
-def _is_possible(score: "ScoreRow", metric: Metric) -> bool:
+def is_possible(score: "ScoreRow", metric: Metric) -> bool:
     """Whether a score lies within the limits of its metric; if not, warn that it is left out. A database may be anybody's."""
     low, high = metric.limits or (-math.inf, math.inf)
     if not (score.mean < low or score.mean > high):  # a NaN is a score that there is not

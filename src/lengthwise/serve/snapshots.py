@@ -169,7 +169,9 @@ class Watcher:
         for key, run in running.items():
             self._paces[key].add(now, run.step)
         speeds = {key: pace.steps_per_second for key, pace in self._paces.items()}
-        etas = {key: (run.steps - run.step) / speeds[key] for key, run in running.items() if speeds[key] and run.steps}
+        etas = {
+            key: max(0, run.steps - run.step) / speeds[key] for key, run in running.items() if speeds[key] and run.steps
+        }
         studies = {study.name: StudyState(study, runs, _eta(runs, speeds)) for study, runs in found}
         self._snapshot = Snapshot(studies, etas)
 
@@ -184,7 +186,7 @@ def _eta(runs: Sequence[Activity], speeds: Mapping[str, float]) -> float | None:
     longest = max((run.steps for run in runs), default=0)
     if not speed or not longest:
         return None
-    return sum((run.steps or longest) - run.step for run in left) / speed
+    return sum(max(0, (run.steps or longest) - run.step) for run in left) / speed
 
 
 def _file_state(store: Store) -> object:
