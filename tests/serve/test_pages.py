@@ -1,6 +1,7 @@
 """The pages, as a client gets them."""
 
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,7 @@ def test_a_store_that_is_gone_is_read_again_when_it_is_back(client: Any, store: 
     page = eventually(client, "/", "The results cannot be read now")
     assert client.get("/study?name=first").status_code == 503
     assert "results.db" in page
-    away.rename(folder)
+    shutil.copytree(away, folder)  # another file, as after restoring a backup
     eventually(client, "/", "2 done")
     with open_results(folder, create=False) as opened:
         assert opened.claim("first", WORKER) is not None
