@@ -35,7 +35,7 @@ ORDER = [
     {"probes.summary"},
     {"report"},
     {"probes.section", "trackers"},
-    {"studies", "serve"},
+    {"studies", "serve", "exchange"},
     {"speed", "huggingface"},
     {"reach"},
     {"extend"},
@@ -66,6 +66,7 @@ WITHOUT_TORCH = {
     "probes.section",
     "trackers",
     "serve",
+    "exchange",
 }  # and so without every part that has torch
 TORCH = {"torch", "triton", "safetensors.torch"}
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lengthwise import attention, encodings, models, positions, tasks
     from lengthwise.attention import TokenInfo, attend
     from lengthwise.config import alternate, choose
+    from lengthwise.exchange import results
 
 _MODULES = (
     "analysis",
@@ -20,6 +21,7 @@ _MODULES = (
     "config",
     "encodings",
     "evaluation",
+    "exchange",
     "inspection",
     "positions",
     "models",
@@ -34,9 +36,21 @@ _NAMES = {
     "alternate": "lengthwise.config",
     "attend": "lengthwise.attention",
     "choose": "lengthwise.config",
+    "results": "lengthwise.exchange",
 }
 
-__all__ = ["TokenInfo", "alternate", "attend", "attention", "choose", "encodings", "models", "positions", "tasks"]
+__all__ = [
+    "TokenInfo",
+    "alternate",
+    "attend",
+    "attention",
+    "choose",
+    "encodings",
+    "models",
+    "positions",
+    "results",
+    "tasks",
+]
 
 
 def __getattr__(name: str) -> Any:

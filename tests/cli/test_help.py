@@ -11,14 +11,15 @@ import pytest
 
 import lengthwise
 from lengthwise.cli.app import COMMANDS
+from lengthwise.cli.export import COMMANDS as EXPORTS
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", [*COMMANDS, *(f"export {part}" for part in EXPORTS)])
 def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
-    ran = here(verb, "--help")
+    ran = here(*verb.split(), "--help")
     assert ran.code == 0
     assert f"Example: lengthwise {verb}" in ran.out
     for option in ran.out.split("Parameters")[-1].splitlines():

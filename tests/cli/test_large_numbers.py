@@ -34,6 +34,7 @@ NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 500
 OPTIONS = [
     (name, argument.name.removeprefix("--"))
     for name in COMMANDS
+    if name != "export"  # a group of commands, none of which takes a number
     for argument in app[name].assemble_argument_collection()
     if argument.parameter.converter is not None
 ]

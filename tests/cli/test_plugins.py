@@ -14,6 +14,7 @@ import pytest
 from lengthwise.class_versions import defined_in, shortened
 from lengthwise.cli import main
 from lengthwise.cli.app import COMMANDS
+from lengthwise.cli.export import COMMANDS as EXPORTS
 from lengthwise.encodings import ENCODINGS
 from lengthwise.plugins import PluginError, error_in_user_file, load_plugins, loaded_plugins, plugins
 from lengthwise.positions import POSITION_SCHEMES
@@ -114,8 +115,8 @@ def one_line(ran: Any, says: str) -> None:
 
 
 def test_every_command_has_the_option(here: Call) -> None:
-    for verb in COMMANDS:
-        assert "--plugin" in here(verb, "--help").out, verb
+    for words in (*((verb,) for verb in COMMANDS if verb != "export"), *(("export", part) for part in EXPORTS)):
+        assert "--plugin" in here(*words, "--help").out, words
 
 
 def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:

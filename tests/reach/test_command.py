@@ -178,7 +178,7 @@ def test_a_trained_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         (row,) = store.runs()
     words = [*map(str, SMALL), "--methods", "own,rope,pi:factor=4"]
     assert main(["reach", row.key, *words, "--results", "results", "--output", "run.json"]) == 0
-    assert main(["export", row.key, "--out", "exported", "--results", "results"]) == 0
+    assert main(["export", "model", row.key, "--out", "exported", "--results", "results"]) == 0
     assert main(["reach", "exported", *words]) == 0
     of_run, exported = read(Path("run.json")), read(Path("exported.reach.json"))
     assert of_run.model.name == f"RoPE {row.key[:8]}" and of_run.model.claimed == 64

@@ -59,11 +59,16 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     probes = store.probes(keys)
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
-    metrics = {run.key: metric_of(run) for run in runs}
-    scores = [score for score in store.scores(keys) if is_possible(score, metrics[score.key])]
+    scores = possible_scores(store, runs)
     curves = store.curves(keys, points_of_each(len(keys)))
     found = from_rows(studies, runs, scores, probes, compared, listed, curves)
     return dataclasses.replace(found, unlisted=unlisted)
+
+
+def possible_scores(store: "Store", runs: Sequence["RunRow"]) -> list["ScoreRow"]:
+    """Return the stored scores of these runs that lie within the limits of their metrics. Warn about the others."""
+    metrics = {run.key: metric_of(run) for run in runs}
+    return [score for score in store.scores(metrics) if is_possible(score, metrics[score.key])]
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:

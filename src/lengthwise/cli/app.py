@@ -1,5 +1,6 @@
 """The commands of the command line, in the order of its help."""
 
+from collections.abc import Sequence
 from importlib import import_module
 
 from cyclopts import App
@@ -19,7 +20,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` prints how to continue
 )
 
-COMMANDS = (  # names of modules, each of which defines the function `command`
+COMMANDS = (  # names of modules, each of which defines the function `command`, or such a list of its own modules
     "run",
     "work",
     "compare",
@@ -45,6 +46,20 @@ COMMANDS = (  # names of modules, each of which defines the function `command`
     "extend",
     "pretrained",
 )
-for number, name in enumerate(COMMANDS, 1):
-    command = import_module(f"lengthwise.cli.{name}").command
-    app.command(with_plugins(command), name=name, sort_key=number, help_epilogue="")
+
+
+def add(parent: App, package: str, names: Sequence[str]) -> None:
+    """Add the commands of a package. One that lists commands of its own becomes a group, such as `lengthwise export scores`."""
+    for number, name in enumerate(names, 1):
+        module = import_module(f"{package}.{name}")
+        if hasattr(module, "command"):
+            parent.command(with_plugins(module.command), name=name, sort_key=number, help_epilogue="")
+            continue
+        group = App(
+            name=name, help=module.HELP, help_format="plaintext", help_epilogue="", version_flags=[], sort_key=number
+        )
+        add(group, module.__name__, module.COMMANDS)
+        parent.command(group)
+
+
+add(app, "lengthwise.cli", COMMANDS)

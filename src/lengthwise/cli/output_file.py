@@ -21,6 +21,27 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
     Raise `ConfigError` if the path is not that of a file in an existing folder, or if the file is anything but an older file of
     this kind, such as the results database.
     """
+    path = _require_file(text, option)
+    if path.exists():
+        with open(path, "rb") as file:
+            beginning = file.read(100).lstrip().lower()
+        if beginning and not beginning.startswith(BEGINNINGS[kind]):
+            raise ConfigError(
+                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
+            )
+    return path
+
+
+def new_file(text: str, force: bool, option: str = "--out") -> Path:
+    """Return the path of the file that the option names. Raise `ConfigError` if it exists, unless `force`, or cannot be written."""
+    path = _require_file(text, option)
+    if not force and (path.exists() or path.is_symlink()):
+        raise ConfigError(f"{option} {text} exists; name another file, or overwrite it with --force")
+    return path
+
+
+def _require_file(text: str, option: str) -> Path:
+    """Return the path. Raise `ConfigError` if it is not that of a regular file in an existing folder, or cannot be written."""
     require_no_address(option, text)
     path = Path(text)
     if not text.strip():
@@ -34,11 +55,4 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
         raise ConfigError(f"{option} {text} is not writable; name another file")
     if path.exists() and not path.is_file():
         raise ConfigError(f"{option} {text} must be a regular file, but it is a pipe or a device; name another file")
-    if path.exists():
-        with open(path, "rb") as file:
-            beginning = file.read(100).lstrip().lower()
-        if beginning and not beginning.startswith(BEGINNINGS[kind]):
-            raise ConfigError(
-                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
-            )
     return path

@@ -189,9 +189,9 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
         if (probe := PROBES.get(arguments[0])) is not None:
             return f"{probe.name} is a probe and not a command; use `{probe.command}`"
     if kind.__module__.startswith("cyclopts"):
-        command_known = arguments and not arguments[0].startswith("-") and kind.__name__ != "UnknownCommandError"
+        known = list(getattr(error, "command_chain", None) or ())
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
-        return f"{text}; see `{' '.join(['lengthwise', *arguments[: 1 if command_known else 0], '--help'])}`"
+        return f"{text}; see `{' '.join(['lengthwise', *known, '--help'])}`"
     from lengthwise.plugins import LOADED, error_in_user_file
     from lengthwise.values import join_names
 

@@ -158,7 +158,7 @@ def parsed(check: Check) -> Check:
 def parse(value: str) -> Any:
     """Parse strict JSON: numbers must be finite, and whole numbers have at most 64 bits."""
     try:
-        return json.loads(value, parse_constant=_no_number, parse_float=_finite, parse_int=_short)
+        return _JSON.decode(value)
     except Unreadable:
         raise
     except (ValueError, RecursionError) as error:
@@ -179,6 +179,11 @@ def _short(written: str) -> int:
     if len(written) > 20 or not -(2**63) <= (value := int(written)) < 2**63:
         raise Unreadable("has a whole number of more than 64 bits")
     return value
+
+
+_JSON = json.JSONDecoder(
+    parse_constant=_no_number, parse_float=_finite, parse_int=_short
+)  # `json.loads` makes one per call
 
 
 def anything(value: Any) -> Any:

@@ -212,15 +212,14 @@ def rows_of(
     `most`: of more rows of a run, return at most so many of the table's order at equal distances, with the last one.
     """
     names = [name for name in ("length", "step", "question") if name in table.c]
-    members = {"asked" if field.name == "question" else field.name for field in fields(row)}  # type: ignore[arg-type]
+    columns = {field.name: "question" if field.name == "asked" else field.name for field in fields(row)}  # type: ignore[arg-type]
     found: dict[str, list[R]] = {key: [] for key in keys}
     for batch in batches(list(found)):
         query = select(table).where(table.c.key.in_(batch))
         source = (query if most is None else _thinned(query, names, most)).subquery()
         ordered = select(source).order_by(*(source.c[name] for name in names))
         for cells in readable(table, connection.execute(ordered)):
-            named = {"asked" if name == "question" else name: value for name, value in cells.items()}
-            found[cells["key"]].append(row(**{name: value for name, value in named.items() if name in members}))
+            found[cells["key"]].append(row(**{member: cells[column] for member, column in columns.items()}))
     return found
 
 

@@ -331,11 +331,13 @@ class Store(LiveQueries):
 
     def curve(self, key: str) -> list[CurveRow]:
         """Return the run's training curve, ordered by step."""
-        with self._transaction(writes=False) as connection:
-            return reading.rows_of(connection, schema.curve, CurveRow, [key])[key]
+        return self.curves([key])[key]
 
-    def curves(self, keys: Iterable[str], most: int) -> dict[str, list[CurveRow]]:
-        """Return at most so many points of the training curve of each run, at equal distances, by key. The last one is kept."""
+    def curves(self, keys: Iterable[str], most: int | None = None) -> dict[str, list[CurveRow]]:
+        """Return the training curve of each run by its key, ordered by step.
+
+        `most`: return at most so many of its points, at equal distances. The last one is kept.
+        """
         with self._transaction(writes=False) as connection:
             return reading.rows_of(connection, schema.curve, CurveRow, keys, most)
 

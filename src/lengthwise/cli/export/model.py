@@ -1,4 +1,4 @@
-"""`lengthwise export`: write a trained run as a folder of Hugging Face transformers."""
+"""`lengthwise export model`: write a trained run as a folder of Hugging Face transformers."""
 
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import one_line
@@ -10,7 +10,7 @@ def command(run: str, /, *, out: str, place: Place = DEFAULT_PLACE) -> int:
     The folder has the model, its tokenizer and the settings of the run. The exported model gives the same logits as the trained
     one, which is checked. This command needs transformers: pip install 'lengthwise[hf]'.
 
-    Example: lengthwise export 3f9a --out models/fire (`lengthwise list runs` shows the keys)
+    Example: lengthwise export model 3f9a --out models/fire (`lengthwise list runs` shows the keys)
 
     Args:
         run: The run's key, or its first digits.

@@ -1,0 +1,8 @@
+"""Results for other programs and other machines: data frames, tables, pictures, and bundles of a study.
+
+frame = lengthwise.results("quickstart")  # needs pandas: pip install 'lengthwise[frames]'
+"""
+
+from lengthwise.exchange.frames import results
+
+__all__ = ["results"]

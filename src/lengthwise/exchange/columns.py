@@ -1,0 +1,128 @@
+"""The scores and the training curves of a study in long format: one row per score, or per point of a curve."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.analysis.gather import possible_scores
+from lengthwise.analysis.kinds import kind_of, trained_lengths
+from lengthwise.store import CurveRow
+from lengthwise.values import ConfigError
+
+if TYPE_CHECKING:
+    from lengthwise.store import RunRow, ScoreRow, Store
+
+Columns = dict[str, list[Any]]
+
+# Columns by name, with the type of their cells. Every cell may be None, except for those of the run.
+OF_RUN = {
+    "study": str,
+    "key": str,
+    "label": str,
+    "encoding": str,
+    "settings": str,
+    "task": str,
+    "task_settings": str,
+    "seed": int,
+    "train_length": int,
+}
+OF_SCORE = {
+    "length": int,
+    "unit": str,
+    "kind": str,
+    "out_of_distribution": bool,
+    "metric": str,
+    "better": str,
+    "mean": float,
+    "standard_error": float,
+    "n": int,
+    "seconds": float,
+    "question": str,
+}
+OF_POINT = {field.name: int if field.name == "step" else float for field in dataclasses.fields(CurveRow)}
+TYPES: dict[str, type] = OF_RUN | OF_SCORE | OF_POINT
+
+
+def score_columns(store: "Store", study: str) -> Columns:
+    """Return one row for each question of the study that has a score, in the order of its runs and then by length.
+
+    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question besides its
+    length, as JSON. `kind`: whether the length is "shorter" than training, "trained" or "longer".
+    Raises `ConfigError` if there is no score, and `StoreError` for an unknown study.
+    """
+    runs = store.runs(study)
+    columns = _empty({**OF_RUN, **OF_SCORE})
+    scores: dict[str, list[ScoreRow]] = {run.key: [] for run in runs}
+    for score in possible_scores(store, runs):
+        scores[score.key].append(score)
+    asked, texts = list[dict[str, Any]](), dict[int, list[tuple[dict[str, Any], str]]]()
+    for run in runs:
+        if run.asked != asked:  # all runs of a study usually have the same questions
+            asked, texts = run.asked, _questions(run.asked)
+        rows = [(s, text) for s in scores[run.key] for question, text in texts.get(s.length, ()) if question == s.asked]
+        _add_run(columns, study, run, len(rows))
+        columns["unit"] += [run.unit] * len(rows)
+        columns["question"] += [text for _, text in rows]
+        trained = {text: trained_lengths(run.config, run.train_length, score.asked) for score, text in rows}
+        columns["kind"] += [kind_of(score.length, trained[text]) for score, text in rows]
+        for name in ("length", "out_of_distribution", "metric", "better", "mean", "standard_error", "n", "seconds"):
+            columns[name] += [getattr(score, name) for score, _ in rows]
+    if not columns["key"]:
+        raise no_results("score", study, store)
+    return columns
+
+
+def curve_columns(store: "Store", study: str) -> Columns:
+    """Return one row for each point of the training curves of the study's runs, in the order of its runs and then by step.
+
+    Raises `ConfigError` if there is no point, and `StoreError` for an unknown study.
+    """
+    runs = store.runs(study)
+    columns, curves = _empty({**OF_RUN, **OF_POINT}), store.curves([run.key for run in runs])
+    for run in runs:
+        _add_run(columns, study, run, len(curves[run.key]))
+        for name in OF_POINT:
+            columns[name] += [getattr(point, name) for point in curves[run.key]]
+    if not columns["key"]:
+        raise no_results("training curve", study, store)
+    return columns
+
+
+def no_results(what: str, study: str, store: "Store") -> ConfigError:
+    """Return the error for a study that has nothing to export."""
+    return ConfigError(
+        f"study {study!r} has no {what} yet, so there is nothing to export; run the study first, and "
+        f"`lengthwise list runs --study {study}{store.option}` shows its runs"
+    )
+
+
+def _questions(asked: Iterable[dict[str, Any]]) -> dict[int, list[tuple[dict[str, Any], str]]]:
+    """Return the questions by length, each with its other settings as JSON."""
+    found: dict[int, list[tuple[dict[str, Any], str]]] = {}
+    for question in asked:
+        rest = _json({name: value for name, value in question.items() if name != "length"})
+        found.setdefault(question["length"], []).append((question, rest))
+    return found
+
+
+def _empty(names: Iterable[str]) -> Columns:
+    return {name: [] for name in names}
+
+
+def _add_run(columns: Columns, study: str, run: "RunRow", count: int) -> None:
+    """Add the cells of a run to the next `count` rows."""
+    cells = {"study": study, "settings": _settings(run.config.get("encoding"))}
+    cells["task_settings"] = _settings(run.config.get("task"))
+    for name in OF_RUN:
+        columns[name] += [cells[name] if name in cells else getattr(run, name)] * count
+
+
+def _settings(choice: Any) -> str:
+    """Return the settings of an encoding or a task as JSON, without its name, its version and its code."""
+    settings = choice if isinstance(choice, dict) else {}
+    return _json({name: value for name, value in settings.items() if name not in ("is", "class")})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

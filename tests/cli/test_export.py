@@ -1,0 +1,81 @@
+"""`lengthwise export scores` and `curves`."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.store import open_results
+
+Call = Callable[..., Any]
+
+
+def plainly(ran: Any, says: str) -> None:
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.err.count("\n") == 1, ran.err
+    assert says in ran.err, ran.err
+
+
+def test_files(here: Call, finished: Path, tmp_path: Path) -> None:
+    for table, ending in (("scores", "csv"), ("scores", "parquet"), ("scores", "tex"), ("curves", "csv")):
+        file = tmp_path / f"{table}.{ending}"
+        ran = here("export", table, "tiny", "--out", file, "--results", finished)
+        assert ran.code == 0, ran.err
+        assert ran.out == f"{file}: the {table} of tiny\n"
+        content = file.read_bytes()
+        plainly(
+            here("export", table, "tiny", "--out", file, "--results", finished),
+            "exists; name another file, or overwrite it with --force",
+        )
+        file.write_text("old")
+        assert here("export", table, "tiny", "--out", file, "--results", finished, "--force").code == 0
+        assert file.read_bytes() == content
+    assert len(list(csv.DictReader(io.StringIO((tmp_path / "scores.csv").read_text())))) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "curves.csv",
+        "scores.csv",
+        "scores.parquet",
+        "scores.tex",
+    ]
+
+
+def test_standard_output(here: Call, finished: Path) -> None:
+    ran = here("export", "scores", "tiny", "--out", "-", "--results", finished)
+    assert ran.code == 0
+    assert {row["length"] for row in csv.DictReader(io.StringIO(ran.out))} == {"4", "8"}
+
+
+@pytest.mark.parametrize("table", ["scores", "curves"])
+def test_wrong_input(here: Call, finished: Path, tmp_path: Path, table: str) -> None:
+    def export(out: object, study: str = "tiny") -> Any:
+        return here("export", table, study, "--out", out, "--results", finished)
+
+    plainly(export(tmp_path / "x.csv", "tini"), "there is no study 'tini'; did you mean 'tiny'")
+    plainly(export(tmp_path / "x.xlsx"), "--out must end in .csv")
+    plainly(export(tmp_path), "--out must be a file, got the folder")
+    plainly(export(tmp_path / "none" / "x.csv"), "there is no folder")
+    plainly(export(""), "--out is empty")
+    plainly(export("s3://bucket/x.csv"), "got an address")
+    (tmp_path / "link.csv").symlink_to("nowhere.csv")
+    plainly(export(tmp_path / "link.csv"), "link.csv exists")
+    assert [path.name for path in tmp_path.iterdir()] == ["link.csv"]
+
+
+def test_a_study_without_results(here: Call, tmp_path: Path) -> None:
+    with open_results(tmp_path / "results") as store:
+        store.add_study("empty", evaluation={}, runs=[])
+    for table in ("scores", "curves"):
+        ran = here("export", table, "empty", "--out", tmp_path / "x.csv", "--results", tmp_path / "results")
+        plainly(
+            ran,
+            "yet, so there is nothing to export; run the study first, and `lengthwise list runs --study empty --results",
+        )
+    plainly(here("export", "scores", "x", "--out", "x.csv", "--results", tmp_path / "none"), "none")
+
+
+def test_unknown_exports_name_the_commands(here: Call) -> None:
+    plainly(here("export", "score", "tiny"), "see `lengthwise export --help`")
+    plainly(here("export", "scores", "tiny"), "--out requires an argument; see `lengthwise export scores --help`")

@@ -1,0 +1,94 @@
+"""A results folder with a study whose scores are made up; nothing is trained."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.store import Store, open_results
+
+LABELS = ("NoPE", "FIRE(hidden_layers=1)")
+LENGTHS = (8, 16, 32)
+
+
+def run_data(label: str, seed: int, lengths: tuple[int, ...] = LENGTHS, **change: Any) -> dict[str, Any]:
+    """A run as a study hands it over."""
+    return {
+        "key": hashlib.sha256(f"{label} {seed}".encode()).hexdigest()[:16],
+        "label": label,
+        "encoding": label.partition("(")[0],
+        "task": "Copy",
+        "metric": "exact match",
+        "better": "higher",
+        "unit": "symbols",
+        "seed": seed,
+        "train_length": 8,
+        "config": {
+            "encoding": {
+                "is": label.partition("(")[0],
+                "class": {"version": 1},
+                **({"hidden_layers": 1} if "(" in label else {}),
+            },
+            "task": {"is": "Copy", "class": {"version": 1}, "symbols": 4},
+            "training": {"train_length": 8, "min_length": 8, "steps": 20},
+            "seed": seed,
+        },
+        "asked": [{"length": n, "examples": 256, "seed": 0} for n in lengths],
+        **change,
+    }
+
+
+def score_data(run: dict[str, Any], asked: dict[str, Any], mean: float, **change: Any) -> dict[str, Any]:
+    return {
+        "asked": asked,
+        "length": asked["length"],
+        "metric": run["metric"],
+        "better": run["better"],
+        "n": 256,
+        "mean": mean,
+        "standard_error": (mean * (1 - mean) / 256) ** 0.5 if 0 <= mean <= 1 else None,
+        "out_of_distribution": asked["length"] > 8,
+        "seconds": 0.25,
+        "facts": {"details": {"baselines": [{"name": "constant", "score": 0.25, "floor": True}]}},
+        **change,
+    }
+
+
+def fill(
+    store: Store, name: str = "made", seeds: int = 3, labels: tuple[str, ...] = LABELS, done: bool = True, **change: Any
+) -> list[dict[str, Any]]:
+    """Add a study. If it is `done`, every run has scores, a training curve, and a probe."""
+    runs = [run_data(label, seed, **change) for label in labels for seed in range(seeds)]
+    store.add_study(name, question="Which one?", command="lengthwise run made.py", evaluation={}, runs=runs)
+    while done and (row := store.claim(name, "host:1:worker")) is not None:
+        run = next(run for run in runs if run["key"] == row.key)
+        skill = 0.9 if run["encoding"] == "FIRE" else 0.4
+        means = {n: 1.0 if n == 8 else skill ** (n / 16) - 0.01 * run["seed"] for n in LENGTHS}
+        store.add_scores(row.key, [score_data(run, a, means[a["length"]]) for a in run["asked"]], worker=row.worker)
+        points = [
+            {"step": n, "loss": 1 / (n + 1), "learning_rate": 1e-3, "gradient_norm": None, "tokens_per_second": 9e3}
+            for n in (0, 10, 20)
+        ]
+        store.add_curve(row.key, points, worker=row.worker)
+        store.add_probe(row.key, {"probe": "own probe", "length": 8}, {"value": 0.5 + run["seed"]}, {"device": "cpu"})
+        store.heartbeat(row.key, str(row.worker), 20, 20)
+        store.finish(row.key, str(row.worker), {"seconds": 1.5, "versions": {"torch": "2.13"}})
+    return runs
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def store(results: Path) -> Iterator[Store]:
+    with open_results(results) as opened:
+        yield opened
+
+
+@pytest.fixture
+def made() -> Callable[..., list[dict[str, Any]]]:
+    return fill

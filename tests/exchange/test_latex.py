@@ -1,0 +1,110 @@
+"""Tables in LaTeX."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.exchange.formats.latex import Latex, escaped
+from lengthwise.store import Store
+
+Fill = Callable[..., list[dict[str, Any]]]
+HOSTILE = "\\input{/etc/passwd} $x_1^2$ 50% #1 & ~ {a} <b> | ^^41 [c]\n\\end{tabular}"
+DOCUMENT = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\input{scores.tex}\n\\end{document}\n"
+
+
+def table_of(store: Store) -> str:
+    return Latex().content(store, "made", "scores").decode()
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The rows of a table by their label, without those of the intervals."""
+    found = re.findall(r"^    \{(.+?)\} & (.*) \\\\$", text, re.MULTILINE)
+    return {label: cells.split(" & ") for label, cells in found}
+
+
+def test_means_intervals_and_the_best(store: Store, made: Fill) -> None:
+    made(store)
+    text = table_of(store)
+    lines = rows(text)
+    assert lines["encoding"] == ["8", "16", "32"]
+    assert lines["NoPE"] == ["$1.000$", "$0.390$", "$0.150$"]
+    # At the training length, both are equal, so none is the best.
+    assert lines["FIRE(hidden\\_layers=1)"] == ["$1.000$", r"$\mathbf{0.890}$", r"$\mathbf{0.800}$"]
+    assert lines["constant (floor)"] == ["$0.250$"] * 3
+    assert list(lines).index("FIRE(hidden\\_layers=1)") < list(lines).index("NoPE"), (
+        "the best at the longest length is first"
+    )
+    # Student's t over 0.38, 0.39 and 0.40 is 0.0248; Wilson's interval over 768 examples is wider.
+    assert r"{\scriptsize $[0.356,\,0.425]$}" in text
+    assert r"\caption{Copy: exact match by length in symbols, higher is better.}" in text
+    assert "$n$: 3 seeds per score, 256 test examples per seed." in text
+    assert r"Intervals: 95\,\%, Student's t over the means of the seeds" in text
+    assert "One seed" not in text
+    assert r"\toprule" in text
+    assert r"\multicolumn{2}{c}{longer}" in text
+
+
+def test_a_single_seed_has_no_interval(store: Store, made: Fill) -> None:
+    made(store, seeds=1)
+    text = table_of(store)
+    assert "One seed: there is no interval between seeds." in text
+    assert "$n$: 1 seed per score" in text
+    assert "\\pm" not in text
+    assert "[0." not in text
+    assert "Intervals" not in text
+
+
+def test_single_seeds_are_marked_among_others(store: Store, made: Fill) -> None:
+    runs = made(store)
+    store.drop([run["key"] for run in runs[1:3]], finished=True)
+    lines = rows(text := table_of(store))
+    assert lines["NoPE"][1] == "$0.400$$^{1}$"
+    assert "^{1}" not in lines["FIRE(hidden\\_layers=1)"][1]
+    assert "$^{1}$One seed: there is no interval between seeds." in text
+    assert "$n$: 1 to 3 seeds per score" in text
+
+
+def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
+    lengths = tuple(range(8, 88, 8))
+    asked = [{"length": n, "examples": 256, "seed": 0} for n in lengths]
+    runs = made(store, done=False, asked=asked)
+    for run in runs:
+        scores = [
+            {"asked": a, "length": a["length"], "metric": "exact match", "better": "higher", "n": 256, "mean": 0.5}
+            | {"standard_error": 0.03, "out_of_distribution": a["length"] > 8, "seconds": 1.0}
+            for a in asked
+        ]
+        store.add_scores(run["key"], scores)
+    text = table_of(store)
+    heads = [row.split(" & ") for row in re.findall(r"\{encoding\} & (.*) \\\\", text)]
+    assert [int(n) for row in heads for n in row] == list(lengths)
+    assert max(map(len, heads)) == 4
+    assert "(lengths 8 to 32)" in text
+    assert re.findall(r"\\label\{(.*?)\}", text) == ["tab:made-1-1", "tab:made-1-2", "tab:made-1-3"]
+
+
+def test_labels_are_escaped() -> None:
+    assert escaped("a_b & 50%") == r"a\_b \& 50\%"
+    assert escaped("\\x{1}") == r"\textbackslash{}x\{1\}"
+    assert escaped("x--y\n\x07ü 2×") == "x-{}-{}y  ü 2$\\times$"
+    for letter in map(chr, range(32, 127)):
+        assert letter.isalnum() or letter in " '()*+,./:;=?@[]!" or escaped(letter) != letter, letter
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_the_table_compiles(store: Store, made: Fill, tmp_path: Path) -> None:
+    made(store, labels=("NoPE", "FIRE(hidden_layers=1)", HOSTILE, "[3pt]", "*", "“naïve” − 2×"))
+    (tmp_path / "scores.tex").write_bytes(Latex().content(store, "made", "scores"))
+    (tmp_path / "main.tex").write_text(DOCUMENT)
+    words = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    ran = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    assert "(/etc/passwd" not in ran.stdout.replace("\n", "")
+    assert (tmp_path / "main.pdf").read_bytes().startswith(b"%PDF")
