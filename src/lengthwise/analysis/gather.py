@@ -21,7 +21,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.generated_answers import generated_answers
-from lengthwise.analysis.intervals import of_scores, with_examples, with_wilson
+from lengthwise.analysis.intervals import of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.position_scores import position_scores
 from lengthwise.analysis.protocol import (
@@ -256,13 +256,13 @@ class _Panel:
             )
             for run, s in rows
         )
-        means, groups = [s.mean for s in seeds], [s.groups for s in seeds]
-        interval = of_scores(means, groups, seeds[0].standard_error, self.metric.limits)
-        if self.metric.share:
-            # Seeds that answer the same prompts do not increase the number of prompts.
-            interval = with_wilson(interval, (max if all(groups) else sum)(s.n for s in seeds))
-        else:
-            interval = with_examples(interval, [s.standard_error for s in seeds], self.metric.limits)
+        interval = of_seeds(
+            [s.mean for s in seeds],
+            [s.standard_error for s in seeds],
+            [s.n for s in seeds],
+            [s.groups for s in seeds],
+            self.metric,
+        )
         is_longer = length > self.train_length
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 

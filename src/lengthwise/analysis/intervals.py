@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+from lengthwise.metrics import Metric
+
 CONFIDENCE = 0.95
 RESAMPLES = 1000
 
@@ -45,7 +47,7 @@ class Interval:
 
 
 @lru_cache(maxsize=512)
-def quantile_t(degrees: int) -> float:
+def quantile_t(degrees: float) -> float:
     """Return the two-sided 95 % quantile of Student's t: 4.303 for 2 degrees of freedom."""
     # Imported here because it is slow; scipy.stats is far slower.
     from scipy.special import stdtrit  # type: ignore[import-untyped]
@@ -69,7 +71,7 @@ def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None
     return _interval(mean, half_width, "seeds", bounds)
 
 
-def with_wilson(interval: Interval, examples: int) -> Interval:
+def with_wilson(interval: Interval, examples: float) -> Interval:
     """Return a share's interval, widened to Wilson's for that many examples: 0 of 256 correct does not prove a share of 0.
 
     Without it, the interval of seeds that agree exactly, or of a single seed at 0 or 1, would have no width.
@@ -84,17 +86,33 @@ def with_wilson(interval: Interval, examples: int) -> Interval:
 
 
 def with_examples(interval: Interval, standard_errors: Sequence[float], bounds: tuple[float, float] | None) -> Interval:
-    """Return an interval over seeds, widened to the normal interval over the examples of all seeds.
+    """Return an interval over seeds. If the seeds agree too well (`agree_by_chance`), widen it to the interval over all examples.
 
     Without it, two seeds whose means agree by chance would claim more than their examples can show. The standard error of the mean
     over S seeds is √(Σ errors²) / S, as if each seed had examples of its own; `with_wilson` counts examples in the same way.
-    `standard_errors`: one for each seed.
+    `standard_errors`: one for each seed. Widening every narrower interval would be too cautious: where seeds differ by their
+    examples alone, Student's t would then contain the true mean of three seeds in about 99 % of studies.
     """
     if interval.basis != "seeds" or not all(map(math.isfinite, standard_errors)):
+        return interval
+    count = len(standard_errors)
+    variance = (interval.half_width / quantile_t(count - 1)) ** 2 * count
+    if not agree_by_chance(variance, math.hypot(*standard_errors) ** 2 / count, count):
         return interval
     pooled = over_examples(interval.mean, math.hypot(*standard_errors) / len(standard_errors), bounds)
     low, high = min(interval.low, pooled.low), max(interval.high, pooled.high)
     return replace(interval, low=low, high=high, half_width=max(interval.half_width, pooled.half_width))
+
+
+def agree_by_chance(variance: float, of_examples: float, seeds: int) -> bool:
+    """Return whether the means of seeds vary so little that their examples alone would cause more variance in 99 % of studies.
+
+    `variance`: the sample variance of the seeds' means. `of_examples`: the variance that the examples cause in one seed's mean.
+    Then (S − 1) · variance / of_examples has a chi-squared distribution with S − 1 degrees of freedom.
+    """
+    from scipy.special import chdtri  # imported here because it is slow
+
+    return (seeds - 1) * variance < float(chdtri(seeds - 1, 0.99)) * of_examples
 
 
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:
@@ -118,7 +136,9 @@ def over_seeds_and_groups(
     seeds' means, t(S − 1) · s / √S at the middles of 1,000 equal shares in random order. There are too few seeds to resample:
     with three, the 95 % interval would reach from the lowest to the highest, and it would contain the true mean in 3 of 4
     studies. With a single seed, the interval is over groups alone, and the basis is "examples". Deviations of G groups are
-    multiplied by √(G / (G − 1)), because resamples vary by that much less than samples.
+    multiplied by √(G / (G − 1)), because resamples vary by that much less than samples. The variance of the seeds' means already
+    contains what seeds and groups cause only together (the interaction), so it is taken out of the deviations of the groups: its
+    estimate is the mean square of the residuals of the two-way table, as in an analysis of variance.
     "crossed": draws both seeds and groups with replacement (the bootstrap of two crossed factors, Owen 2007). It is too narrow for
     fewer than about ten seeds.
     "published": over groups alone, from the 5th to the 95th percentile, as in the study of in-context function learning: a 90 %
@@ -137,7 +157,7 @@ def over_seeds_and_groups(
     mean = float(values.mean())
     if not np.isfinite(values).all():
         return _interval(mean, math.nan, "none", bounds)
-    chance = np.random.default_rng(_identity(values.ravel().tolist(), seeds))
+    chance = np.random.default_rng(identity(values.ravel().tolist(), seeds))
 
     groups_drawn = chance.integers(0, count, (RESAMPLES, count))
     if method == "crossed":
@@ -148,6 +168,10 @@ def over_seeds_and_groups(
     if method == "seeds and prompts":
         off *= math.sqrt(count / (count - 1))
         if seeds > 1:
+            of_groups = values.mean(0).var(ddof=1)
+            residuals = values - values.mean(0) - values.mean(1, keepdims=True) + mean
+            interaction = (residuals**2).sum() / ((seeds - 1) * (count - 1)) / seeds
+            off *= math.sqrt(max(0.0, of_groups - interaction) / of_groups) if of_groups else 1.0
             shares = [(n + 0.5) / RESAMPLES for n in range(RESAMPLES)]
             width = float(values.mean(1).std(ddof=1)) / math.sqrt(seeds)
             off += chance.permutation(_quantiles_t(seeds - 1, tuple(shares))) * width
@@ -177,7 +201,47 @@ def of_scores(
     return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], standard_error, bounds)
 
 
-def _identity(values: Sequence[float], rows: int) -> int:
+def of_seeds(
+    means: Sequence[float],
+    standard_errors: Sequence[float],
+    counts: Sequence[float],
+    groups: Sequence[Sequence[float]],
+    metric: Metric,
+) -> Interval:
+    """Return the 95 % interval of a score, given for each seed its mean, the standard error of that mean, its number of examples,
+    and the means of its groups of examples ([] where none are stored).
+
+    With groups, it is over seeds and groups, which are the same for all seeds (`over_seeds_and_groups`). Without groups, it is over
+    seeds: for shares of correct answers by `over_shares`, otherwise by Student's t, widened where the seeds agree by chance
+    (`with_examples`). With a single seed, it is over the examples.
+    """
+    shared = bool(groups) and all(groups)
+    if metric.share and len(means) > 1 and not shared and all(map(math.isfinite, means)):
+        return over_shares(means, counts)
+    interval = of_scores(means, groups, standard_errors[0], metric.limits)
+    if metric.share:  # seeds that answer the same prompts do not increase the number of prompts
+        return with_wilson(interval, (max if shared else sum)(counts))
+    return with_examples(interval, standard_errors, metric.limits)
+
+
+def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
+    """Return the interval of a share of correct answers over at least two seeds.
+
+    Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds agree by
+    chance (`agree_by_chance`), it is not narrower than Wilson's interval for all examples.
+    """
+    from lengthwise.analysis.shares import limits_of_mean
+
+    mean = math.fsum(means) / len(means)
+    low, high = limits_of_mean(means, counts)
+    interval = Interval(mean, min(low, mean), max(high, mean), (high - low) / 2, "seeds")
+    of_examples = mean * (1 - mean) * math.fsum(1 / n for n in counts) / len(counts)
+    agree = of_examples <= 0 or agree_by_chance(statistics.variance(means), of_examples, len(means))
+    return with_wilson(interval, math.fsum(counts)) if agree else interval
+
+
+def identity(values: Sequence[float], rows: int) -> int:
+    """Return the seed of the generator that resamples these numbers: the same numbers have the same interval."""
     return int.from_bytes(hashlib.sha256(struct.pack(f"<q{len(values)}d", rows, *values)).digest()[:16], "big")
 
 

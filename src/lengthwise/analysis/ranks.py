@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_examples, with_wilson
+from lengthwise.analysis.intervals import Interval, of_seeds, over_examples, over_shares
 from lengthwise.analysis.kinds import Kind
 from lengthwise.values import ConfigError, near_miss
 
@@ -131,21 +131,18 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
 def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
     """Return `overall` as an interval over seeds, or None without a score.
 
-    It is never narrower than the interval over all examples (Wilson's for a share), because seeds without any correct answer do not
-    prove a share of 0.
+    The interval is that of one score with the examples of all lengths, see `of_seeds`.
     """
     means = overall(task, series, kind)
     if not means:
         return None
     points = [point for point in series.points if task.kind(point.length) == kind]
-    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, task.metric.limits)
-    scores = [score for point in points for score in point.seeds if score.seed in means]
-    if not task.metric.share:
-        errors = [math.hypot(*(s.standard_error for s in scores if s.seed == seed)) / len(points) for seed in means]
-        return with_examples(interval, errors, task.metric.limits)
-    counts = [score.n for score in scores]
-    asked_alike = all(score.groups for point in points for score in point.seeds)  # the same prompts count once
-    return with_wilson(interval, max(counts) if asked_alike else sum(counts))
+    scores = {seed: [score for point in points for score in point.seeds if score.seed == seed] for seed in means}
+    errors = [math.hypot(*(s.standard_error for s in of_seed)) / len(points) for of_seed in scores.values()]
+    counts = [sum(s.n for s in of_seed) for of_seed in scores.values()]
+    if all(s.groups for of_seed in scores.values() for s in of_seed):  # the same prompts at all lengths
+        counts = [max(s.n for s in of_seed) for of_seed in scores.values()]
+    return of_seeds(list(means.values()), errors, counts, _groups(points, list(means)), task.metric)
 
 
 def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) -> float | None:
@@ -205,4 +202,19 @@ def _mean(
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
         return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
-    return over_seeds([math.fsum(values) / len(values) for values in by_seed], (0.0, 1.0))
+    return mean_reciprocal_rank(by_seed, len(next(iter(queries.values()))))
+
+
+def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> Interval:
+    """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same tasks.
+
+    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares of as many examples as
+    there are tasks (`over_shares`), because the same rank on all tasks with a few seeds does not prove that no other is possible.
+    Their variance is never larger than that of such shares, so the interval is cautious: where ranks hardly vary, it
+    contains the true mean in more than 98 % of studies.
+    """
+    lowest = 1 / max(encodings, 2)
+    means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
+    found = over_shares([min(1.0, max(0.0, mean)) for mean in means], [len(values) for values in by_seed])
+    mean, low, high = (lowest + (1 - lowest) * value for value in (found.mean, found.low, found.high))
+    return replace(found, mean=mean, low=low, high=high, half_width=(1 - lowest) * found.half_width)
