@@ -27,6 +27,7 @@ NEEDED = {
     "bench": [],
     "serve": [],
     "work": ["study.py"],
+    "statistics": [],
 }
 NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]
 
