@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
+from lengthwise.analysis.intervals import over_shares
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, SQUARED_ERROR
@@ -115,12 +116,14 @@ def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
 
 
 def test_none_right_with_any_seed_is_not_certainly_none() -> None:
-    """Wilson's interval of 0 right of n ends at z² / (n + z²). Other scores have the width of their examples."""
+    """Wilson's interval of 0 right of n ends at z² / (n + z²), and two seeds do not prove that there is no better one. Other scores
+    have the width of their examples."""
     lost = task("copy", {"A": {seed: [(1.0, 9), (0.0, 50), (0.0, 30)] for seed in (0, 1)}}, (10, 20, 40))
     found = over_lengths(lost, lost.series[0], "longer")
     assert found is not None
     assert (found.mean, found.low, found.basis) == (0.0, 0.0, "seeds")
-    assert found.high == pytest.approx(1.959964**2 / (160 + 1.959964**2), rel=1e-6)
+    assert found == over_shares([0.0, 0.0], [80, 80])
+    assert found.high > 1.959964**2 / (160 + 1.959964**2)
     text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric=CROSS_ENTROPY)
     same = over_lengths(text, text.series[0], "longer")
     assert same is not None
@@ -152,7 +155,10 @@ def test_the_interval_is_over_seeds() -> None:
     assert best.label == "A"
     assert best.longer is not None
     assert (best.longer.mean, best.longer.basis) == (0.875, "seeds")
-    assert best.longer.half_width == pytest.approx(12.7062 * 0.125, rel=1e-4)  # t(1) · s/√2
+    # Of two encodings, reciprocal ranks lie between 1/2 and 1: scaled, the seeds have 1 and 1/2, as shares of two tasks each.
+    scaled = over_shares([1.0, 0.5], [2, 2])
+    assert (best.longer.low, best.longer.high) == pytest.approx((0.5 + scaled.low / 2, 0.5 + scaled.high / 2))
+    assert 0.5 <= best.longer.low < 0.75
     assert best.within is not None
     assert best.within.mean == pytest.approx(1 / 1.5)  # all alike where they were trained
 

@@ -139,6 +139,8 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     points = [point for point in series.points if task.kind(point.length) == kind]
     scores = {seed: [score for point in points for score in point.seeds if score.seed == seed] for seed in means}
     errors = [math.hypot(*(s.standard_error for s in of_seed)) / len(points) for of_seed in scores.values()]
+    if len(means) == 1:
+        errors = [math.nan]  # the examples of several lengths may be related
     counts = [sum(s.n for s in of_seed) for of_seed in scores.values()]
     if all(s.groups for of_seed in scores.values() for s in of_seed):  # the same prompts at all lengths
         counts = [max(s.n for s in of_seed) for of_seed in scores.values()]

@@ -29,6 +29,7 @@ from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.overview import overview
 from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
+from lengthwise.report.statistics import over_tasks_sections, statistics_section
 from lengthwise.report.summary import summary
 from lengthwise.report.training_curves import training_curves
 from lengthwise.store.workers import is_dead, worker_name
@@ -67,6 +68,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         config=CONFIG,
         summary=summary(findings, looks, ties),
         overview=overview(findings.tasks),
+        over_tasks=over_tasks_sections(findings, looks),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         value_text=provenance.value_text,
@@ -180,6 +182,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "generated_answers": generated_answers(task, looks),
         "position_scores": position_scores(task, looks),
         "training_curves": training_curves(task, looks),
+        "statistics": statistics_section(task, looks),
     }
 
 

@@ -102,7 +102,7 @@ def statistics_of(findings: Findings, options: Options = DEFAULT_OPTIONS) -> Sta
         )
     return Statistics(
         tasks=tuple(of_task(task, options) for task in findings.tasks if any(s.points for s in task.series)),
-        over_tasks=_over_tasks([task for task in findings.tasks if not task.shifted]),
+        over_tasks=over_tasks([task for task in findings.tasks if not task.shifted]),
         ranking=ranking(findings.tasks),
     )
 
@@ -202,7 +202,7 @@ def _notes(scores: Mapping[str, Mapping[int, float]], comparisons: Sequence[Comp
     return notes
 
 
-def _over_tasks(tasks: Sequence[TaskFindings]) -> tuple[OverTasks, ...]:
+def over_tasks(tasks: Sequence[TaskFindings]) -> tuple[OverTasks, ...]:
     """Return the statistics over tasks of each metric that at least two tasks share."""
     by_metric: dict[str, list[TaskFindings]] = {}
     for task in tasks:

@@ -1,0 +1,106 @@
+"""The section of a task's statistics, and the one of statistics over several tasks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lengthwise.analysis import Findings, Interval, TaskFindings
+from lengthwise.analysis.numbers import figure
+from lengthwise.analysis.statistics import Comparison, of_task
+from lengthwise.analysis.statistics.seeds import NeededSeeds
+from lengthwise.analysis.statistics.study import over_tasks
+from lengthwise.report.palette import Look
+
+Cell = dict[str, str]
+EMPTY: Cell = {"mean": "–", "spread": "", "sort": ""}
+
+
+def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
+    """Return the template's data for one task, or None if it has no scores."""
+    if not any(series.points for series in task.series):
+        return None
+    found = of_task(task)
+    rows = []
+    for row in found.encodings:
+        effective: Cell = EMPTY
+        if row.effective is not None:
+            mean = row.effective.text
+            effective = {
+                "mean": mean,
+                "spread": row.effective.interval_text,
+                "sort": f"{min(row.effective.value, 1e15):.6g}",
+            }
+        rows.append(
+            {
+                "label": row.label,
+                "look": looks[row.label],
+                "seeds": row.seeds,
+                "cells": [effective, _interval_cell(row.area)],
+            }
+        )
+    return {
+        "heads": [f"effective length ({task.unit})", "area under the score"],
+        "rows": rows,
+        "rule": found.rule,
+        "where": f"mean score over {found.where}" if "lengths" in found.where else f"score at {found.where}",
+        "comparisons": [_comparison(c, found.needed.get((c.first, c.second))) for c in found.comparisons],
+        "difference": f"{found.difference:.3g}",
+        "notes": found.notes,
+    }
+
+
+def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
+    """Return the template's data of the statistics over tasks with the same metric, one for each metric of two tasks or more."""
+    return [
+        {
+            "metric": group.metric,
+            "tasks": group.tasks,
+            "rows": [
+                {"label": label, "look": looks[label], "cell": _interval_cell(interval)}
+                for label, interval in group.interquartile.items()
+            ],
+            "comparisons": [_comparison(c, None) for c in group.comparisons],
+        }
+        for group in over_tasks([task for task in findings.tasks if not task.shifted])
+    ]
+
+
+def _comparison(c: Comparison, needed: NeededSeeds | None) -> dict[str, Any]:
+    """Return a row of the table of pairs: its two encodings, and its cells."""
+    superiority = "" if c.superiority is None else f"superior with {c.superiority[0]:.0%} of seeds"
+    effect, ends = c.effect, c.effect_interval
+    cells: Sequence[Cell] = [
+        {"mean": str(len(c.seeds)), "spread": "", "sort": str(len(c.seeds))},
+        _interval_cell(c.difference),
+        {"mean": "–", "spread": "no test", "sort": ""}
+        if c.p_holm is None or c.p is None
+        else {"mean": _p(c.p_holm), "spread": f"uncorrected {_p(c.p)}", "sort": repr(c.p_holm)},
+        EMPTY
+        if effect is None or ends is None
+        else {"mean": f"{effect:.2f}", "spread": f"{ends[0]:.2f} … {ends[1]:.2f}; {superiority}", "sort": repr(effect)},
+        EMPTY
+        if needed is None
+        else {
+            "mean": _count(needed.seeds),
+            "spread": f"{_count(needed.low)} … {_count(needed.high)}",
+            "sort": str(needed.seeds or 10**9),
+        },
+    ]
+    return {"first": c.first, "second": c.second, "resolved": c.resolved, "cells": cells}
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _count(seeds: int | None) -> str:
+    return "> 100,000" if seeds is None else f"{seeds:,}"
+
+
+def _interval_cell(interval: Interval | None) -> Cell:
+    """Return a mean with its interval over seeds. An interval over examples says nothing between seeds, so it is not shown."""
+    if interval is None or not math.isfinite(interval.mean):
+        return EMPTY
+    over_seeds = interval.basis in ("seeds", "seeds and prompts")
+    spread = f"{figure(interval.low)} … {figure(interval.high)}" if over_seeds else "one seed: no interval"
+    return {"mean": figure(interval.mean), "spread": spread, "sort": repr(interval.mean)}
