@@ -12,6 +12,7 @@ import argparse
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is there
 
@@ -162,12 +163,14 @@ def in_length(population: Losses | SharesByLength, threshold: float, metric: Met
 
 
 def in_interquartile(strata: tuple[Shares, ...]) -> Contains:
-    sample = np.sort([s.draw(np.random.default_rng([7, n]), 400_000) for n, s in enumerate(strata)], axis=None)
-    true = float(sample[len(sample) // 4 : 3 * len(sample) // 4].mean())
+    @cache
+    def true() -> float:
+        sample = np.sort([s.draw(np.random.default_rng([7, n]), 400_000) for n, s in enumerate(strata)], axis=None)
+        return float(sample[len(sample) // 4 : 3 * len(sample) // 4].mean())
 
     def contains(chance: Chance, seeds: int) -> bool:
         found = interquartile([s.draw(chance, seeds) for s in strata], (0.0, 1.0))
-        return inside(found.low, found.high, true)
+        return inside(found.low, found.high, true())
 
     return contains
 
@@ -183,13 +186,15 @@ def in_rank(gap: float, tasks: int, label: str = "B") -> Contains:
             reciprocal_ranks(dict(zip(labels, row, strict=True)), better="higher")[label] for row in scores.tolist()
         ]
 
-    sample = np.random.default_rng(7).standard_normal((100_000, tasks, 5)) + means
-    own = sample[..., labels.index(label)]
-    true = float((1 / (1 + (sample > own[..., None]).sum(-1))).mean())
+    @cache
+    def true() -> float:
+        sample = np.random.default_rng(7).standard_normal((100_000, tasks, 5)) + means
+        own = sample[..., labels.index(label)]
+        return float((1 / (1 + (sample > own[..., None]).sum(-1))).mean())
 
     def contains(chance: Chance, seeds: int) -> bool:
         found = mean_reciprocal_rank([ranks(means + chance.standard_normal(means.shape)) for _ in range(seeds)], 5)
-        return inside(found.low, found.high, true)
+        return inside(found.low, found.high, true())
 
     return contains
 
