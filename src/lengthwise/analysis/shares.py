@@ -15,7 +15,7 @@ from typing import Any
 TAIL = 0.025  # of each end of a 95 % interval
 RESOLUTION = 64  # see `limits_of_mean`
 WIDEST, MEANS, SPREADS = 16.0, 80, 32  # of the grid: the largest logit of a mean, and its points in both directions
-LEAST = 0.5  # concentration of the widest distribution, in which most shares are near 0 or near 1
+LEAST = 2.0  # concentration of the widest distribution; at mean 1/2, it is uniform
 NEGLIGIBLE = 9.0  # a density that is smaller than the largest by this factor, in nats, is left out
 
 
@@ -30,6 +30,9 @@ def limits_of_mean(shares: Sequence[float], counts: Sequence[float]) -> tuple[fl
     A share of n examples has a resolution of 1 / n, and 0 and 1 are possible. Its likelihood is therefore that of a beta-binomial
     distribution, of 64 n examples. With n examples, the variance that the examples cause would be subtracted from that of the
     seeds; like Student's t, this method takes the variance of the seeds as it is.
+
+    Distributions that are wider than a uniform one (φ < 2) are left out: if most seeds could be either near 0 or near 1, three
+    seeds near 1 would say little about the mean.
     """
     return _limits(tuple(shares), tuple(counts))
 
