@@ -36,7 +36,7 @@ from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, Metric
 
 SEEDS = (3, 5, 10)
 # Slow intervals have fewer studies, divided by:
-FEWER = {"effective length": 8, "interquartile mean": 4, "mean reciprocal rank": 4, "area": 2}
+FEWER = {"effective length": 10, "interquartile mean": 8, "mean reciprocal rank": 8, "area": 4}
 EXAMPLES = 512
 LENGTHS = (64, 128, 256, 512)
 Chance = np.random.Generator

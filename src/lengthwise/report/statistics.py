@@ -67,17 +67,16 @@ def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[d
 
 def _comparison(c: Comparison, needed: NeededSeeds | None) -> dict[str, Any]:
     """Return a row of the table of pairs: its two encodings, and its cells."""
-    superiority = "" if c.superiority is None else f"superior with {c.superiority[0]:.0%} of seeds"
     effect, ends = c.effect, c.effect_interval
     cells: Sequence[Cell] = [
         {"mean": str(len(c.seeds)), "spread": "", "sort": str(len(c.seeds))},
         _interval_cell(c.difference),
         {"mean": "–", "spread": "no test", "sort": ""}
         if c.p_holm is None or c.p is None
-        else {"mean": _p(c.p_holm), "spread": f"uncorrected {_p(c.p)}", "sort": repr(c.p_holm)},
+        else {"mean": _p(c.p_holm), "spread": f"alone {_p(c.p)}", "sort": repr(c.p_holm)},
         EMPTY
         if effect is None or ends is None
-        else {"mean": f"{effect:.2f}", "spread": f"{ends[0]:.2f} … {ends[1]:.2f}; {superiority}", "sort": repr(effect)},
+        else {"mean": f"{effect:.2f}", "spread": f"{ends[0]:.2f} … {ends[1]:.2f}", "sort": repr(effect)},
         EMPTY
         if needed is None
         else {
