@@ -274,7 +274,7 @@ def test_statistics_of_a_study(make_study: Make) -> None:
     assert pair.difference.mean == pytest.approx((0.75 + 0.825 + 0.775) / 3 - 0.3)
     assert task.needed[pair.first, pair.second].seeds is not None
     assert (
-        "With 3 seeds, a comparison finds a difference with a probability of 80% only if it is at least 3.3"
+        "With 3 seeds, a comparison finds a difference with a probability of 80 % only if it is at least 3.3"
         in task.notes[0]
     )
     assert found.over_tasks == ()

@@ -228,8 +228,8 @@ def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
     """Return the interval of a share of correct answers over at least two seeds.
 
     Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds vary more
-    than that method allows, they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they are
-    not narrower than Wilson's interval for all examples.
+    than that method allows, they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
+    are not narrower than Wilson's interval for all examples.
     """
     from lengthwise.analysis.shares import LEAST, limits_of_mean
 

@@ -192,9 +192,9 @@ def _notes(scores: Mapping[str, Mapping[int, float]], comparisons: Sequence[Comp
     counts = sorted({len(c.seeds) for c in comparisons if len(c.seeds) > 1})
     if counts and counts[0] < ENOUGH:
         notes.append(
-            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {POWER:.0%} only if it is at least "
-            f"{detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's correction; the effect "
-            "sizes and the numbers of needed seeds are rough."
+            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {100 * POWER:g} % only if it is at "
+            f"least {detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's correction; the "
+            "effect sizes and the numbers of needed seeds are rough."
         )
     constant = [f"{c.first} and {c.second}" for c in comparisons if len(c.seeds) > 1 and c.p is None]
     if constant:
