@@ -36,7 +36,7 @@ from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, Metric
 
 SEEDS = (3, 5, 10)
 # Slow intervals have fewer studies, divided by:
-FEWER = {"effective length": 10, "interquartile mean": 8, "mean reciprocal rank": 8, "area": 4}
+FEWER = {"effective length": 10, "interquartile mean": 4, "mean reciprocal rank": 4, "area": 2}
 EXAMPLES = 512
 LENGTHS = (64, 128, 256, 512)
 Chance = np.random.Generator
@@ -304,6 +304,7 @@ DISCRETE: dict[str, dict[str, Contains]] = {
 }
 LIMITED: dict[str, dict[str, Contains]] = {
     "score, shares": {
+        "mean 0.5, sd 0.2": score_of_shares(Shares(0.5, 0.2)),
         "two kinds of seeds: mean 0.7, sd 0.35": score_of_shares(Shares(0.7, 0.35)),
     },
     "score, losses": {"seeds, skewness 2": score_of_losses(0.1, 0.0, 2.0)},

@@ -227,16 +227,16 @@ def of_seeds(
 def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
     """Return the interval of a share of correct answers over at least two seeds.
 
-    Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds vary more
-    than that method allows, they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
+    Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds vary
+    widely (`shares.WIDE`), they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
     are not narrower than Wilson's interval for all examples.
     """
-    from lengthwise.analysis.shares import LEAST, limits_of_mean
+    from lengthwise.analysis.shares import WIDE, limits_of_mean
 
     mean = math.fsum(means) / len(means)
     low, high = limits_of_mean(means, counts)
     variance = statistics.variance(means)
-    if variance * (1 + LEAST) > mean * (1 - mean):
+    if variance > WIDE * mean * (1 - mean):
         t = over_seeds(means, (0.0, 1.0))
         low, high = min(low, t.low), max(high, t.high)
     interval = Interval(mean, min(low, mean), max(high, mean), (high - low) / 2, "seeds")

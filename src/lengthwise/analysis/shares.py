@@ -15,6 +15,7 @@ from typing import Any
 TAIL = 0.025  # of each end of a 95 % interval
 RESOLUTION = 64  # see `limits_of_mean`
 WIDEST, MEANS, SPREADS = 16.0, 80, 32  # of the grid: the largest logit of a mean, and its points in both directions
+WIDE = 0.05  # sample variance of shares, divided by mean (1 − mean), above which Student's t is not too narrow
 LEAST = 2.0  # concentration of the widest distribution; at mean 1/2, it is uniform
 NEGLIGIBLE = 9.0  # a density that is smaller than the largest by this factor, in nats, is left out
 
