@@ -1,11 +1,11 @@
 """Measure how often the 95 % intervals of the report and of `lengthwise statistics` contain the true value.
 
-    python benchmarks/coverage.py [--studies 4000] [--only EffectiveLength]
+    python benchmarks/coverage.py [--studies 4000] [--only "effective length"]
 
 Each case is a population of seeds with a known true value. A study draws 3, 5 or 10 seeds from it, each with the noise of its test
 examples, and computes an interval; the figure is the share of studies whose interval contains the true value, with the standard
-error of that share. It must lie between 0.92 and 0.98 in all of `CASES`, and not below 0.92 in `DISCRETE`. The cases of `LIMITED`
-are outside of what few seeds can show, and are stored to say how far: no limit applies to them.
+error of that share. It must lie between 0.92 and 0.98 in all of `CASES` and `HELD_OUT`, and not below 0.92 in
+`DISCRETE`. The cases of `LIMITED` are outside of what few seeds can show, and are stored to say how far: no limit applies to them.
 """
 
 import argparse

@@ -506,6 +506,35 @@ def interval_coverage(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("coverage")
+def coverage(figures: dict[str, Any]) -> Rows:
+    return _coverage_rows(figures["cases"])
+
+
+@table("coverage")
+def coverage_held_out(figures: dict[str, Any]) -> Rows:
+    return _coverage_rows(figures["held out"])
+
+
+@table("coverage")
+def coverage_discrete(figures: dict[str, Any]) -> Rows:
+    return _coverage_rows(figures["discrete"])
+
+
+@table("coverage")
+def coverage_limited(figures: dict[str, Any]) -> Rows:
+    return _coverage_rows(figures["limited"])
+
+
+def _coverage_rows(found: dict[str, dict[str, dict[str, dict[str, float]]]]) -> Rows:
+    rows = [["interval of", "case", "3 seeds", "5 seeds", "10 seeds"]]
+    for statistic, cases in found.items():
+        for case, shares in cases.items():
+            cells = [f"{share['coverage']:.3f} ± {share['standard_error']:.3f}" for share in shares.values()]
+            rows.append([statistic, case, *cells])
+    return rows
+
+
 @table("startup")
 def startup(figures: dict[str, Any]) -> Rows:
     rows = [["command", "seconds (range)"]]

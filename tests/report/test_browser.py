@@ -166,7 +166,7 @@ def test_what_is_missing_sorts_below(open_page: Any, tmp_path: Path, make_row: M
         head = page.locator(".task .scores thead button").nth(1)
         for expected in (["C", "A", "B"], ["A", "C", "B"]):
             head.click()
-            assert page.locator(".task .scores tbody th").all_inner_texts() == expected
+            assert page.locator(".task .scores").first.locator("tbody th").all_inner_texts() == expected
 
 
 def test_names_from_users_run_nothing(

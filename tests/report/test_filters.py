@@ -53,7 +53,7 @@ def test_filters_and_their_address(study: Findings, tmp_path: Path, opened: Any)
     assert visible(page, "nav a") == ["Copy", "Copy sums"]
     page.fill("input[name=encodings]", "rope fire")
     assert page.locator("output").inner_text() == "3 encodings, 2 tasks"
-    rows = page.locator("#task-copy .scores tbody tr")
+    rows = page.locator("#task-copy .scores").first.locator("tbody tr")
     assert [r.get_attribute("data-label") for r in rows.all() if "off" not in (r.get_attribute("class") or "")] == [
         "RoPE", "FIRE", "PRoPE"
     ]  # fmt: skip

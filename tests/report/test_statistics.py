@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lengthwise.analysis import Findings, from_rows
@@ -34,3 +35,14 @@ def test_one_seed_has_no_intervals(make_rows: Callable[..., Any], make_study: Ca
     page = render(found)
     assert "have one seed each: there is no interval between seeds, no comparison and no effect size." in page
     assert "one seed: no interval" in page
+
+
+def test_a_hidden_encoding_is_faded_in_its_pairs(quickstart: Findings, tmp_path: Path, opened: Any) -> None:
+    """Seven encodings have 21 pairs, and each of them is in six."""
+    file = tmp_path / "page.html"
+    file.write_text(render(quickstart), encoding="utf-8")
+    page = opened(file)
+    pairs = page.locator("#task-copy .statistics tr[data-second]")
+    assert pairs.count() == 21
+    page.locator(".key", has_text="ALiBi").first.click()
+    assert page.locator("#task-copy .statistics tr[data-second].off").count() == 6

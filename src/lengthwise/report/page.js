@@ -21,7 +21,7 @@
 
   function applyHidden() {
     for (const key of all(".key")) key.setAttribute("aria-pressed", String(!hidden.has(key.dataset.label)));
-    for (const row of all(".scores tbody tr")) row.classList.toggle("off", hidden.has(row.dataset.label));
+    for (const row of all(".scores tbody tr")) row.classList.toggle("off", [row.dataset.label, row.dataset.second].some((label) => hidden.has(label)));
     for (const part of all("[data-series]")) part.classList.toggle("off", hidden.has(part.dataset.series));
     for (const button of all(".legend .all")) button.hidden = hidden.size === 0;
     send((chart) => ({ hidden: hiddenIds(chart), focus: "" }));
