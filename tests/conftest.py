@@ -4,7 +4,11 @@ import datetime
 import gc
 import hashlib
 import os
+import shutil
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; several workers share the cores
 
@@ -41,3 +45,20 @@ def pytest_collection_finish() -> None:
 def own_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the results of whoever runs it."""
     monkeypatch.setenv("LENGTHWISE_RESULTS", str(tmp_path_factory.getbasetemp() / "results"))
+
+
+def chromium() -> str | None:
+    return next(filter(None, (os.environ.get("CHROMIUM"), *map(shutil.which, ("chromium", "google-chrome")))), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    if path is None or not Path(path).exists():
+        pytest.skip("no browser: $CHROMIUM, chromium and google-chrome lead nowhere")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()

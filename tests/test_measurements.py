@@ -29,6 +29,7 @@ NOT_MEASURED = {
         "has to change by at least 5 %",
     ),
     "reach.md": ("95 % interval",),
+    "exporting.md": ("95 % intervals",),
     "huggingface.md": ("its 95 % interval is a bootstrap", "4 times ... as much"),
     "several-machines.md": (
         "needs at least 2 minutes",

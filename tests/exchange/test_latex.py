@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lengthwise.analysis import findings
 from lengthwise.exchange.formats.latex import Latex, escaped
 from lengthwise.store import Store
 
@@ -39,11 +40,12 @@ def test_means_intervals_and_the_best(store: Store, made: Fill) -> None:
     assert list(lines).index("FIRE(hidden\\_layers=1)") < list(lines).index("NoPE"), (
         "the best at the longest length is first"
     )
-    # Student's t over 0.38, 0.39 and 0.40 is 0.0248; Wilson's interval over 768 examples is wider.
-    assert r"{\scriptsize $[0.356,\,0.425]$}" in text
+    (nope,) = (series for series in findings(store).tasks[0].series if series.label == "NoPE")
+    interval = nope.point_at(16).interval  # as on the page
+    assert rf"{{\scriptsize $[{interval.low:.3f},\,{interval.high:.3f}]$}}" in text
     assert r"\caption{Copy: exact match by length in symbols, higher is better.}" in text
     assert "$n$: 3 seeds per score, 256 test examples per seed." in text
-    assert r"Intervals: 95\,\%, Student's t over the means of the seeds" in text
+    assert r"Intervals: 95\,\%, over the means of the seeds (Student's t, or a beta distribution" in text
     assert "One seed" not in text
     assert r"\toprule" in text
     assert r"\multicolumn{2}{c}{longer}" in text

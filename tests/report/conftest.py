@@ -1,9 +1,7 @@
 """A study that looks like a real one, without training anything: rows as the store would give them."""
 
 import hashlib
-import os
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -199,10 +197,6 @@ def make_rows() -> Callable[..., tuple[list[RunRow], list[ScoreRow]]]:
 # ---- the browser ------------------------------------------------------------------------------------------------
 
 
-def chromium() -> str | None:
-    return next(filter(None, (os.environ.get("CHROMIUM"), *map(shutil.which, ("chromium", "google-chrome")))), None)
-
-
 SCROLL = """async () => {
   for (const plot of document.querySelectorAll(".plot")) {
     if (!plot.checkVisibility()) continue;
@@ -246,16 +240,3 @@ def opened(open_page: Any) -> Iterator[Callable[..., Any]]:
     yield opened
     for page in pages:
         page.context.close()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    if path is None or not Path(path).exists():
-        pytest.skip("no browser: $CHROMIUM, chromium and google-chrome lead nowhere")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()

@@ -12,9 +12,6 @@ from lengthwise.serve.app import application
 from lengthwise.serve.reports import Reports
 from lengthwise.serve.snapshots import Watcher
 from lengthwise.store import Store, open_results, worker_name
-from tests.report.conftest import browser
-
-__all__ = ["browser"]
 
 WORKER = worker_name()
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"

@@ -31,7 +31,9 @@ def test_the_step_of_a_stopped_run_is_stored(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(worker, "train", stopped)
     sent: list[Any] = []
     pipe: Any = SimpleNamespace(send=sent.append, stop_requested=threading.Event())
-    spec: Any = SimpleNamespace(results=str(tmp_path), study="tiny", compute=Compute(), plugins=(), source=None)
+    spec = worker.Spec(
+        store=str(tmp_path), study="tiny", results=str(tmp_path), runs=b"", plugins=(), source=None, compute=Compute()
+    )
     with open_store(tmp_path) as store:
         store.add_study(runs=study.rows(), **study.metadata())
         one = worker.Worker(spec, pipe, store, {run.key: run for run in study.runs})

@@ -1,5 +1,6 @@
 """Keys that are rotated before a cache of transformers stores them, as transformers does, so that no step rotates all of them."""
 
+import copy
 from typing import Any
 
 import torch
@@ -42,7 +43,13 @@ def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> boo
     """Whether cached keys can be rotated: the angles of a token never change, and nothing reads keys before their rotation."""
     if encoding.depends_on_length():
         return False
-    modifiers = modifiers_of(encoding, Span.of(1, device=device))
+    if device.type == "meta":  # while transformers loads a model; the forms of an encoding do not depend on its numbers
+        encoding = copy.deepcopy(encoding).to_empty(device="cpu")
+        for tensor in (*encoding.parameters(), *encoding.buffers()):
+            tensor.detach().zero_()
+        device = torch.device("cpu")
+    with torch.device(device):
+        modifiers = modifiers_of(encoding, Span.of(1, device=device))
     return modifiers.rotation is not None and not any(isinstance(term, KeyBias) for term in modifiers.terms)
 
 

@@ -182,7 +182,7 @@ def _notes(task: TaskFindings, order: Sequence[Series], lengths: Sequence[int]) 
 def _bases(points: Iterable[Point]) -> list[str]:
     """Return a sentence for each basis of the intervals of several seeds."""
     words = {
-        "seeds": r"Intervals: 95\,\%, Student's t over the means of the seeds, never narrower than that over all test examples.",
+        "seeds": r"Intervals: 95\,\%, over the means of the seeds (Student's t, or a beta distribution for shares).",
         "seeds and prompts": r"Intervals: 95\,\%, over seeds (Student's t) and prompts (bootstrap).",
     }
     found = {point.interval.basis for point in points if point.n_seeds > 1}
