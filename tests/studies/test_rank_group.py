@@ -85,7 +85,8 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("sharding", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
 def test_two_devices_give_the_results_of_one(study_file: StudyFile, tmp_path: Path, sharding: str) -> None:
     study = load(study_file())
     assert run(study, tmp_path / "one", Compute())[0].counts["done"] == 2

@@ -199,6 +199,7 @@ def test_recomputed_blocks_give_the_same_weights(tmp_path: Path, model: ModelCon
     assert all(torch.equal(t, again[1][name]) for name, t in kept[1].items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharding", SHARDED)
 def test_recomputed_blocks_of_ranks(two: Together, tmp_path: Path, sharding: str) -> None:
     run = run_of(FIRE)
