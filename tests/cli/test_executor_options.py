@@ -44,6 +44,14 @@ def test_a_worker_works_here(here: Call, tmp_path: Path) -> None:
     assert "--slots" in here("run", "--help").out
 
 
+def test_no_default_is_refused_where_pydantic_is_imported(here: Call, tmp_path: Path) -> None:
+    """cyclopts then checks values by pydantic, also those of defaults. A study or a plug-in may import it."""
+    pytest.importorskip("pydantic", reason="pydantic is not installed")
+    (tmp_path / "tiny.py").write_text(TINY)
+    ran = here("run", tmp_path / "tiny.py", "--results", tmp_path / "results", "--on", "slurm", "--dry-run")
+    assert (ran.code, ran.err) == (0, "") and "#SBATCH" in ran.out
+
+
 def test_settings_of_executors() -> None:
     names = tuple(EXECUTOR_CONFIGS)
     assert executor_of("local", names, {"workers": 3, "slots": None, "sbatch": ()}) == Local(workers=3)

@@ -46,7 +46,7 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     said = capfd.readouterr().out
     assert "All results: a-b.reach.json" in said
     assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +256 +256 … ≥ 512", said)
-    assert "a<b>, pi:factor=4" in said and "n = 4" in said and "Wilson's" in said
+    assert "a<b>, pi:factor=4" in said and "n = 2" in said and "Wilson's" in said
     results = read(Path("a-b.reach.json"))
     assert len(results.units) == 2 * 2 * 3 and not results.skipped
     page = Path("reach.html").read_text()

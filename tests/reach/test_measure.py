@@ -341,6 +341,20 @@ def test_scores_have_intervals_and_counts(tmp_path: Path) -> None:
     assert score([]) is None
 
 
+def test_answers_at_several_depths_are_no_further_examples(tmp_path: Path) -> None:
+    """An example has the same text and names at every depth, so three examples at two depths are three."""
+    found = results_of("needle", {256: (1.0, 1.0, 0.0)}, tmp_path)
+    (unit,) = found.units
+    twice = replace(
+        found, units=(replace(unit, depth=0.0), replace(unit, depth=1.0)), plan=replace(found.plan, depths=2)
+    )
+    (one, few), (both, count) = score(found.units), score(twice.units)  # type: ignore[misc]
+    assert (few, count) == (3, 3)
+    assert (both.mean, both.low, both.high) == (one.mean, one.low, one.high)
+    lengths = [effective(results, "own", "needle") for results in (found, twice)]
+    assert lengths[0] == lengths[1] is not None
+
+
 def test_a_method_that_does_harm_at_the_shortest_length_reaches_nowhere() -> None:
     """Its losses are the same at every length, but a nat above those of the model as it is."""
     plan = Plan(lengths=(128, 256), tasks=("text",), methods=("own", "nope"), examples=2, targets=8)

@@ -36,7 +36,10 @@ def with_options(options: Sequence[inspect.Parameter], before: str) -> Callable[
 
 
 def executor_options(names: Sequence[str]) -> list[inspect.Parameter]:
-    """Return `--on` and an option for every setting of the executors with these names, whose default is None."""
+    """Return `--on` and an option for every setting of the executors with these names.
+
+    The default is None, or () for several values: None would not be one of them, which is an error where pydantic is imported.
+    """
     kinds: dict[str, Any] = {}
     configs = {name: EXECUTOR_CONFIGS[name] for name in names}
     for config in configs.values():
@@ -50,7 +53,8 @@ def executor_options(names: Sequence[str]) -> list[inspect.Parameter]:
             field_texts(config)[field] for config in configs.values() if field in field_texts(config)
         ).partition("[default:")
         text = f"{text.rstrip()} Only with --on {owners}. {bracket}{default}".rstrip()
-        options.append(option(field, kind if kind == tuple[str, ...] else kind | None, text, None))
+        several = kind == tuple[str, ...]
+        options.append(option(field, kind if several else kind | None, text, () if several else None))
     return options
 
 
@@ -105,7 +109,7 @@ def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
     """
     checked: Any = {int: Integer, int | None: Integer | None}.get(kind, kind)
     negative = "" if kind == tuple[str, ...] else None
-    annotation = Annotated[checked, Parameter(help=text, show_default=default is not None, negative=negative)]
+    annotation = Annotated[checked, Parameter(help=text, show_default=default not in (None, ()), negative=negative)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

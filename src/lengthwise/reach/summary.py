@@ -8,7 +8,8 @@ of the tasks text and needle.
 
 Its interval has the 2.5th and 97.5th percentiles of 2,000 draws. A draw of the cross-entropies is a bootstrap over the texts, with
 the same texts at every length. A draw of a share comes from its posterior distribution with Jeffreys' prior, which is
-Beta(correct + 1/2, wrong + 1/2) and has a width even if all answers are correct.
+Beta(correct + 1/2, wrong + 1/2) and has a width even if all answers are correct. The unit is the example: of one with answers at
+several depths, the share of correct ones counts.
 """
 
 import math
@@ -74,17 +75,19 @@ def measured_lengths(results: Results, method: str, task: str) -> tuple[int, ...
 
 
 def score(units: Sequence[Unit]) -> tuple[Interval, int] | None:
-    """Return the mean of the scores of some units with its 95 % interval, and their number; None without scores.
+    """Return the mean of the scores of some units with its 95 % interval, and the number of examples; None without scores.
 
-    Cross-entropy has a bootstrap interval over texts, and a share has Wilson's.
+    Cross-entropy has a bootstrap interval over texts, and a share has Wilson's for the number of examples. An example has the same
+    text, names and numbers at every depth, so its answers at several depths count as one: they may all be right or wrong together.
     """
     values = [value for unit in units for value in unit.scores]
     if not values:
         return None
     if units[0].task == TEXT:
         return over_texts(values), len(values)
+    examples = max(len(unit.scores) for unit in units)
     share = math.fsum(values) / len(values)
-    return with_wilson(Interval(share, share, share, 0.0, "examples"), len(values)), len(values)
+    return with_wilson(Interval(share, share, share, 0.0, "examples"), examples), examples
 
 
 def over_texts(values: Sequence[float]) -> Interval:
@@ -153,10 +156,11 @@ def _text_passes(
 
 def _shares(results: Results, method: str, task: str, lengths: Sequence[int]) -> tuple[Any, Any]:
     values = [[value for unit in results.find(method, task, length) for value in unit.scores] for length in lengths]
-    correct = np.array([sum(part) for part in values])
-    wrong = np.array([len(part) for part in values]) - correct
-    drawn = np.random.default_rng(0).beta(correct + 0.5, wrong + 0.5, (DRAWS, len(lengths)))
-    return correct / (correct + wrong) >= PASS, drawn >= PASS
+    examples = [max(len(unit.scores) for unit in results.find(method, task, length)) for length in lengths]
+    share = np.array([math.fsum(part) / len(part) for part in values])
+    correct = share * examples  # answers at several depths count as one, see `score`
+    drawn = np.random.default_rng(0).beta(correct + 0.5, examples - correct + 0.5, (DRAWS, len(lengths)))
+    return share >= PASS, drawn >= PASS
 
 
 def _places(passed: Any) -> Any:
