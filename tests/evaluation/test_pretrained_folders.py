@@ -111,6 +111,7 @@ def hostile(tmp_path_factory):
     ]
 
 
+@pytest.mark.slow
 def test_no_kernel_is_asked_for(run_with_stub, hostile):
     said, asked = run_with_stub(ASK, *hostile)
     assert asked == []

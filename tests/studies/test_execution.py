@@ -152,6 +152,7 @@ def test_a_run_that_kills_its_worker_is_given_up(study_file: Callable[..., Path]
     assert outcome.counts["done"] == 1
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path], results: Path) -> None:
     own = study_file(encodings="[Mine]", before="class Mine(NoPE): ...")
     study = load(own)
@@ -181,6 +182,7 @@ def test_options_that_cannot_be(
     assert not results.exists()
 
 
+@pytest.mark.slow
 def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     store = f"sqlite:///{tmp_path / 'empty' / 'results.db'}"

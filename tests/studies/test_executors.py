@@ -34,6 +34,7 @@ def test_the_list_and_the_folder_agree() -> None:
     assert set(EXECUTORS) == set(EXECUTOR_CONFIGS)
 
 
+@pytest.mark.slow
 def test_inline_gives_what_processes_give(study_file: StudyFile, tmp_path: Path) -> None:
     study = load(study_file())
     threads = torch.get_num_threads()

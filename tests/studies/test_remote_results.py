@@ -62,7 +62,7 @@ def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("protocol", ["flaky", "file"])
+@pytest.mark.parametrize("protocol", ["flaky", pytest.param("file", marks=pytest.mark.slow)])
 def test_the_results_are_those_of_a_folder(place: dict[str, Any], tmp_path: Path, protocol: str) -> None:
     place["results"] = place["results"].replace("flaky:", f"{protocol}:")
     study = a_study(seeds=2)

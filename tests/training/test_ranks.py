@@ -19,6 +19,7 @@ from tests.ranks import Either, Together, read_only_in_first, scores, steps, tra
 
 SMALL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 SHARDED = list(SHARDINGS)
+QUICKLY_DDP = ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def models() -> list[Run]:
     ]
 
 
-@pytest.mark.parametrize("sharding", SHARDED)
+@pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_two_ranks_train_every_model_like_one(two: Together, sharding: str) -> None:
     alone = steps(ALONE, models(), 3)
     for rank in two(steps, models(), 3, sharding=sharding):
@@ -99,7 +100,7 @@ def test_parts_that_use_different_parameters(two: Together, sharding: str) -> No
         close(shared, alone)
 
 
-@pytest.mark.parametrize("sharding", SHARDED)
+@pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_a_run_may_be_interrupted_again_and_again(two: Together, tmp_path: Path, sharding: str) -> None:
     """Only the first rank reads files, so the others may be on machines that do not have them."""
     run = run_of(FIRE, steps=12, batch_size=4)
@@ -121,7 +122,7 @@ def test_dropout_depends_on_the_part_and_not_on_the_rank(two: Together) -> None:
     assert not torch.allclose(undivided[0], alone[0]), "parts of their own random numbers"
 
 
-@pytest.mark.parametrize("sharding", SHARDED)
+@pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_a_checkpoint_resumes_on_another_number_of_ranks(two: Together, tmp_path: Path, sharding: str) -> None:
     # Without biases, because the gradient of a key's bias is 0 up to rounding, which AdamW makes as large as any other.
     model = ModelConfig(d_model=16, num_layers=2, num_heads=2, bias=False)

@@ -192,6 +192,7 @@ def test_a_verdict_that_is_damaged_is_asked_for_again(content, machine):
     assert machine.times == (1 if content is GOOD else 2) and file.read_bytes() == written
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compare_once(machine, tmp_path):
     program = f"""
 import json, sys, torch
@@ -318,6 +319,7 @@ def test_the_form_of_an_encoding(encoding, biases):
     assert fused.bias_kinds(modifiers) == biases
 
 
+@pytest.mark.slow
 def test_a_graph_holds_the_verdict(machine):
     """Asked for while the graph is made, and not again. In a process without checks of shapes, which break graphs."""
     program = f"""
