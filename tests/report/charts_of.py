@@ -9,4 +9,5 @@ from typing import Any
 
 def charts_of(page: str) -> list[dict[str, Any]]:
     found = re.findall(r'<script type="application/(json|gzip)">(.*?)</script>', page, flags=re.S)
-    return [json.loads(gzip.decompress(base64.b64decode(text)) if kind == "gzip" else text) for kind, text in found]
+    data = [json.loads(gzip.decompress(base64.b64decode(text)) if kind == "gzip" else text) for kind, text in found]
+    return [one for one in data if "spec" in one]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from lengthwise.analysis.generated_answers import GeneratedAnswers
@@ -65,8 +66,12 @@ class Series:
     encoding: str
     points: tuple[Point, ...]
 
+    @cached_property
+    def _by_length(self) -> dict[int, Point]:
+        return {point.length: point for point in self.points}
+
     def point_at(self, length: int) -> Point | None:
-        return next((p for p in self.points if p.length == length), None)
+        return self._by_length.get(length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +148,21 @@ class TaskFindings:
 
     def of_kind(self, kind: Kind) -> tuple[int, ...]:
         """Return the lengths of one kind."""
-        return tuple(length for length in self.lengths if self.kind(length) == kind)
+        return self._by_kind.get(kind, ())
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, tuple[int, ...]]:
+        kinds = {length: self.kind(length) for length in self.lengths}
+        return {kind: tuple(n for n in self.lengths if kinds[n] == kind) for kind in set(kinds.values())}
 
     def is_new(self, length: int) -> bool:
         """Return whether the length is longer than every training example."""
         return self.kind(length) == "longer"
+
+    @cached_property
+    def most_seeds(self) -> int:
+        """Return the largest number of seeds of a point."""
+        return max((point.n_seeds for series in self.series for point in series.points), default=0)
 
     @property
     def reference_length(self) -> int | None:

@@ -38,6 +38,7 @@ from lengthwise.analysis.training_curves import points_of_each, training_curves
 from lengthwise.metrics import Metric, stored_metric
 from lengthwise.probes import PROBES, StoredAnswers
 from lengthwise.store import StoreWarning
+from lengthwise.store.rows import Texts
 
 if TYPE_CHECKING:
     from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, Store, StudyRow
@@ -116,7 +117,8 @@ def from_rows(
     """
     known = {run.key: run for run in (*compared, *runs)}
     times = {run.key: last_use(run, listed or {}) for run in runs}
-    answers = {(s.key, canonical(s.asked)): s for s in scores}
+    text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
+    answers = {(s.key, text(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
@@ -124,8 +126,10 @@ def from_rows(
         rest = {k: v for k, v in shared.items() if k != "model"}
         questions: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # those that differ only in the length
         for asked in run.asked:
-            question = {k: v for k, v in asked.items() if k != "length"}
-            questions.setdefault(canonical(question), (question, []))[1].append(asked)
+            identity = rest_text(asked)
+            if identity not in questions:
+                questions[identity] = (_without_length(asked), [])
+            questions[identity][1].append(asked)
         for question, lengths in questions.values():
             whole, part = (
                 canonical([run.task, run.metric, run.better, run.unit, first_train_length(run), some, question])
@@ -138,7 +142,7 @@ def from_rows(
                     panel = panels[identity] = alike[part][identity] = _Panel(
                         run, flat(shared | {"question": question})
                     )
-                panel.add(run, {asked["length"]: answers.get((run.key, canonical(asked))) for asked in lengths})
+                panel.add(run, {asked["length"]: answers.get((run.key, text(asked))) for asked in lengths})
     task_titles = titles(
         [p.first.task for p in panels.values()],
         [p.settings for p in panels.values()],
@@ -155,6 +159,10 @@ def from_rows(
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
     )
+
+
+def _without_length(question: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in question.items() if name != "length"}
 
 
 def _fields(info: Any, row: Any) -> dict[str, Any]:

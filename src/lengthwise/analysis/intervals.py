@@ -67,8 +67,15 @@ def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None
     mean = math.fsum(means) / len(means)
     if not all(map(math.isfinite, means)):
         return _interval(mean, math.nan, "none", bounds)
-    half_width = quantile_t(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+    half_width = quantile_t(len(means) - 1) * math.sqrt(sample_variance(means) / len(means))
     return _interval(mean, half_width, "seeds", bounds)
+
+
+def sample_variance(values: Sequence[float]) -> float:
+    """Return the sample variance of at least two finite numbers. `statistics.variance` computes with fractions, which is slow."""
+    mean = math.fsum(values) / len(values)
+    off = [value - mean for value in values]
+    return max(0.0, math.fsum(d * d for d in off) - math.fsum(off) ** 2 / len(off)) / (len(off) - 1)
 
 
 def with_wilson(interval: Interval, examples: float) -> Interval:
@@ -235,7 +242,7 @@ def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
 
     mean = math.fsum(means) / len(means)
     low, high = limits_of_mean(means, counts)
-    variance = statistics.variance(means)
+    variance = sample_variance(means)
     if variance > WIDE * mean * (1 - mean):
         t = over_seeds(means, (0.0, 1.0))
         low, high = min(low, t.low), max(high, t.high)

@@ -73,11 +73,13 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     within, _ = _queries(tasks, labels, "trained")
     if len({task for task, _ in longer}) < 2:
         return None
+    several_within = len({task for task, _ in within}) > 1
+    ranks_longer, ranks_within = (_reciprocal_ranks(queries, tasks, ties) for queries in (longer, within))
     found = [
         Rank(
             label=label,
-            longer=_mean(label, longer, tasks, ties),
-            within=_mean(label, within, tasks, ties) if len({task for task, _ in within}) > 1 else None,
+            longer=_mean(label, ranks_longer),
+            within=_mean(label, ranks_within) if several_within else None,
         )
         for label in labels
     ]
@@ -190,11 +192,17 @@ def _queries(
     return whole, len(found) - len(whole)
 
 
-def _mean(
-    label: str, queries: Mapping[Key, Mapping[str, float]], tasks: Sequence[TaskFindings], ties: Ties
-) -> Interval | None:
+def _reciprocal_ranks(
+    queries: Mapping[Key, Mapping[str, float]], tasks: Sequence[TaskFindings], ties: Ties
+) -> dict[Key, dict[str, float]]:
+    """Return 1 / rank of each encoding by query."""
     better = {task.title: task.metric.better for task in tasks}
-    found = {key: reciprocal_ranks(scores, better=better[key[0]], ties=ties)[label] for key, scores in queries.items()}
+    return {key: reciprocal_ranks(scores, better=better[key[0]], ties=ties) for key, scores in queries.items()}
+
+
+def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | None:
+    """Return the mean of an encoding's reciprocal ranks."""
+    found = {key: ranks[label] for key, ranks in queries.items()}
     if not found:
         return None
     mean = math.fsum(found.values()) / len(found)

@@ -180,9 +180,9 @@ def remark(task: TaskFindings, series: Series) -> str:
         remarks.append(f"not clearly better than {short.floor.label}")
     elif short is not None and short.verdict == "unlearned":
         remarks.append("failed at the training length" if task.shifted else "not learned")
-    seeds = [max((point.n_seeds for point in other.points), default=0) for other in (series, *task.series)]
-    if 0 < seeds[0] < max(seeds):
-        remarks.append(f"{seeds[0]} of {max(seeds)} seeds")
+    seeds = max((point.n_seeds for point in series.points), default=0)
+    if 0 < seeds < task.most_seeds:
+        remarks.append(f"{seeds} of {task.most_seeds} seeds")
     return "; ".join(remarks)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from lengthwise.cli.collection import without_collection
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, print_table, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
@@ -189,7 +190,7 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     from lengthwise.analysis.differences import differences, flat
     from lengthwise.analysis.gather import last_use, listing_times
 
-    with place.open() as store:
+    with place.open() as store, without_collection():
         studies = store.studies()
         listed = listing_times(store, studies)
         members = {name: keys for name, keys in store.members().items() if name in {one.name for one in studies}}

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.collection import without_collection
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
@@ -39,7 +40,7 @@ def command(
 
     rule = require_ties(ties)
     file = output_file(output, "HTML page") if output is not None else None if json else page_here(place)
-    with place.open() as store:
+    with place.open() as store, without_collection():
         if json:
             data = findings(store, study)
             if file is not None:

@@ -19,9 +19,13 @@
   const hiddenIds = (chart) => chart.info.series.filter((s) => hidden.has(s.label)).map((s) => s.id);
   const idOf = (chart, label) => chart.info.series.find((s) => s.label === label)?.id ?? "";
 
+  function fade(rows) {
+    for (const row of rows) row.classList.toggle("off", [row.dataset.label, row.dataset.second].some((label) => hidden.has(label)));
+  }
+
   function applyHidden() {
     for (const key of all(".key")) key.setAttribute("aria-pressed", String(!hidden.has(key.dataset.label)));
-    for (const row of all(".scores tbody tr")) row.classList.toggle("off", [row.dataset.label, row.dataset.second].some((label) => hidden.has(label)));
+    fade(all(".scores tbody tr"));
     for (const part of all("[data-series]")) part.classList.toggle("off", hidden.has(part.dataset.series));
     for (const button of all(".legend .all")) button.hidden = hidden.size === 0;
     send((chart) => ({ hidden: hiddenIds(chart), focus: "" }));
@@ -246,6 +250,37 @@
     { rootMargin: "100%" },
   );
 
+  // ---- pairs of encodings: the rows that are compressed are added when their table is opened ------------------------
+
+  async function addRest(rest) {
+    const script = rest.querySelector("script");
+    rest.remove();
+    const body = rest.table.tBodies[0];
+    for (const [first, second, resolved, cells] of await unpacked(script)) {
+      const row = body.insertRow();
+      Object.assign(row.dataset, { label: first, second });
+      const head = element("th", "");
+      head.scope = "row";
+      head.append(element("span", resolved ? "mark best" : "", `${first} and ${second}`));
+      row.append(head);
+      for (const [sort, mean, spread] of cells) {
+        const cell = row.insertCell();
+        cell.dataset.sort = sort;
+        cell.append(element("span", "mean", mean), element("span", "spread", spread));
+      }
+    }
+    fade(body.rows);
+  }
+  const rests = new Set(all(".rest"));
+  const addRests = (root) => {
+    for (const rest of all(".rest", root)) if (rests.delete(rest)) addRest(rest);
+  };
+  for (const rest of rests) {
+    rest.table = rest.previousElementSibling.querySelector("table");
+    const details = rest.closest("details");
+    details.addEventListener("toggle", () => details.open && addRests(details));
+  }
+
   // ---- tables ---------------------------------------------------------------------------------------------------
 
   const value = (row, column) => {
@@ -274,6 +309,16 @@
     );
   }
 
+  // The scores of each seed appear when the pointer rests on a cell. They are unpacked when it comes to the table.
+  for (const box of all(".titles")) {
+    const body = box.previousElementSibling.querySelector("tbody");
+    const fill = async () => {
+      const titles = await unpacked(box.querySelector("script"));
+      for (const row of body.rows) titles[row.dataset.label].forEach((title, n) => (row.cells[n + 1].title = title));
+    };
+    body.addEventListener("pointerenter", fill, { once: true });
+  }
+
   // A table that does not fit scrolls sideways. A line above it says so, the right edge fades while there are more
   // columns, and the first column casts a shadow over those that are hidden behind it.
   for (const box of all(".scroll")) {
@@ -299,6 +344,7 @@
   window.addEventListener("beforeprint", () => {
     closed = all("details:not([open])");
     for (const details of closed) details.open = true;
+    addRests(document);
     drawNow([...waiting]); // it ends before the browser prints, because it waits for nothing but itself
   });
   window.addEventListener("afterprint", () => closed.forEach((details) => (details.open = false)));

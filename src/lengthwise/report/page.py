@@ -148,6 +148,10 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         }
         for series in task.ranked(longest)
     ]
+    titles: dict[str, list[str]] = {}
+    for series in task.series:
+        points = [series.point_at(length) for length in task.lengths]
+        titles[series.label] = ["no score yet" if point is None else _details(point) for point in points]
     groups = _groups(task)
     heads = [
         {
@@ -170,6 +174,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             f"{s.label} at {p.length:,}" for s in task.series for p in s.points if not math.isfinite(p.mean)
         ],
         "lines": lines,
+        "titles": titles,
         "baselines": [_baseline_line(task, baseline) for baseline in task.baselines],
         "legend": [{"label": s.label, "look": looks[s.label], "empty": not s.points} for s in task.series],
         "heads": heads,
@@ -238,21 +243,25 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
 def cell_of(point: Point | None, best: Point | None) -> dict[str, Any]:
     """Return a cell of the table of scores. `best`: the best point at its length, if there is one."""
     if point is None:
-        return {"mean": "–", "spread": "", "sort": "", "kind": "empty", "title": "no score yet"}
+        return {"mean": "–", "spread": "", "sort": "", "kind": "empty"}
     kind = ""
     if best is not None and math.isfinite(point.mean):
         if figure(point.mean) == figure(best.mean):
             kind = "best"
         elif min(point.n_seeds, best.n_seeds) > 1 and not point.interval.differs_from(best.interval):
             kind = "near"
-    by_seed = f"{seeds_text([s.seed for s in point.seeds])}: {', '.join(figure(s.mean) for s in point.seeds)}"
     return {
         "mean": figure(point.mean),
         "spread": spread(point.interval),
         "sort": f"{point.mean:.8g}" if math.isfinite(point.mean) else "",
         "kind": kind,
-        "title": "; ".join(filter(None, [interval_text(point.interval), count_text(point), by_seed])),
     }
+
+
+def _details(point: Point) -> str:
+    """Return what a cell shows when the pointer rests on it."""
+    by_seed = f"{seeds_text([s.seed for s in point.seeds])}: {', '.join(figure(s.mean) for s in point.seeds)}"
+    return "; ".join(filter(None, [interval_text(point.interval), count_text(point), by_seed]))
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
@@ -305,7 +314,7 @@ def packed(data: Any) -> str:
     text = _json(data)
     if len(text) < COMPRESSED:
         return f'<script type="application/json">{text}</script>'
-    compressed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    compressed = base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
     return f'<script type="application/gzip">{compressed}</script>'
 
 

@@ -1,7 +1,7 @@
 """The section of a task's statistics, and the one of statistics over several tasks."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lengthwise.analysis import Findings, Interval, TaskFindings
@@ -12,6 +12,7 @@ from lengthwise.analysis.statistics.study import over_tasks
 from lengthwise.report.palette import Look
 
 Cell = dict[str, str]
+PAIRS = 24  # of encodings that are shown without JavaScript
 EMPTY: Cell = {"mean": "–", "spread": "", "sort": ""}
 
 
@@ -43,7 +44,7 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
         "rows": rows,
         "rule": found.rule,
         "where": f"mean score over {found.where}" if "lengths" in found.where else f"score at {found.where}",
-        "comparisons": [_comparison(c, found.needed.get((c.first, c.second))) for c in found.comparisons],
+        "comparisons": _pairs([_comparison(c, found.needed.get((c.first, c.second))) for c in found.comparisons]),
         "difference": f"{found.difference:.3g}",
         "notes": found.notes,
     }
@@ -59,32 +60,44 @@ def over_tasks_sections(findings: Findings, looks: Mapping[str, Look]) -> list[d
                 {"label": label, "look": looks[label], "cell": _interval_cell(interval)}
                 for label, interval in group.interquartile.items()
             ],
-            "comparisons": [_comparison(c, None) for c in group.comparisons],
+            "comparisons": _pairs([_comparison(c, None, needs_seeds=False) for c in group.comparisons]),
         }
         for group in over_tasks([task for task in findings.tasks if not task.shifted])
     ]
 
 
-def _comparison(c: Comparison, needed: NeededSeeds | None) -> dict[str, Any]:
-    """Return a row of the table of pairs: its two encodings, and its cells."""
+def _pairs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows that are in the page's text, and the `rest`, which are compressed: twenty encodings have 190 pairs."""
+    rest = [
+        [row["first"], row["second"], row["resolved"], [[c["sort"], c["mean"], c["spread"]] for c in row["cells"]]]
+        for row in rows[PAIRS:]
+    ]
+    return {"shown": rows[:PAIRS], "rest": rest, "count": len(rows)}
+
+
+def _comparison(c: Comparison, needed: NeededSeeds | None, needs_seeds: bool = True) -> dict[str, Any]:
+    """Return a row of the table of pairs: its two encodings, and its cells. `needs_seeds`: the last one is that of needed seeds."""
     effect, ends = c.effect, c.effect_interval
-    cells: Sequence[Cell] = [
+    cells: list[Cell] = [
         {"mean": str(len(c.seeds)), "spread": "", "sort": str(len(c.seeds))},
         _interval_cell(c.difference),
         {"mean": "–", "spread": "no test", "sort": ""}
         if c.p_holm is None or c.p is None
-        else {"mean": _p(c.p_holm), "spread": f"alone {_p(c.p)}", "sort": repr(c.p_holm)},
+        else {"mean": _p(c.p_holm), "spread": f"alone {_p(c.p)}", "sort": f"{c.p_holm:.6g}"},
         EMPTY
         if effect is None or ends is None
-        else {"mean": f"{effect:.2f}", "spread": f"{ends[0]:.2f} … {ends[1]:.2f}", "sort": repr(effect)},
-        EMPTY
-        if needed is None
-        else {
-            "mean": _count(needed.seeds),
-            "spread": f"{_count(needed.low)} … {_count(needed.high)}",
-            "sort": str(needed.seeds or 10**9),
-        },
+        else {"mean": f"{effect:.2f}", "spread": f"{ends[0]:.2f} … {ends[1]:.2f}", "sort": f"{effect:.6g}"},
     ]
+    if needs_seeds:
+        cells.append(
+            EMPTY
+            if needed is None
+            else {
+                "mean": _count(needed.seeds),
+                "spread": f"{_count(needed.low)} … {_count(needed.high)}",
+                "sort": str(needed.seeds or 10**9),
+            }
+        )
     return {"first": c.first, "second": c.second, "resolved": c.resolved, "cells": cells}
 
 
@@ -102,4 +115,4 @@ def _interval_cell(interval: Interval | None) -> Cell:
         return EMPTY
     over_seeds = interval.basis in ("seeds", "seeds and prompts")
     spread = f"{figure(interval.low)} … {figure(interval.high)}" if over_seeds else "one seed: no interval"
-    return {"mean": figure(interval.mean), "spread": spread, "sort": repr(interval.mean)}
+    return {"mean": figure(interval.mean), "spread": spread, "sort": f"{interval.mean:.6g}"}

@@ -12,7 +12,7 @@ from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, canonical
+from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, Texts, canonical
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches
 
@@ -172,8 +172,9 @@ def _run_rows(
     if keys is not None:
         query, still_open = query.where(asked.c.key.in_(keys)), still_open.where(asked.c.key.in_(keys))
     questions: dict[str, dict[str, dict[str, Any]]] = {}
+    text = Texts(lambda question: canonical(question, "asked"))
     for row in readable(schema.asked, connection.execute(query)):
-        questions.setdefault(row["key"], {})[canonical(row["question"], "asked")] = row["question"]
+        questions.setdefault(row["key"], {})[text(row["question"])] = row["question"]
     unanswered_keys = set(connection.scalars(still_open))
     return [
         RunRow(**row, asked=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))

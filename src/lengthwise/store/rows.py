@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -185,6 +185,19 @@ def canonical(value: Any, what: str) -> str:
         raise Unstorable(
             f"{what} cannot be stored as JSON ({error}); use finite numbers, text, lists and objects"
         ) from None
+
+
+class Texts:
+    """Texts of questions, such as their canonical JSON. It is computed once for each dict, because rows share them."""
+
+    def __init__(self, encode: Callable[[Any], str]) -> None:
+        self._encode, self._known = encode, dict[int, tuple[Any, str]]()
+
+    def __call__(self, question: Any) -> str:
+        known = self._known.get(id(question))  # of an object that is kept, so no other one has this id
+        if known is None:
+            known = self._known[id(question)] = (question, self._encode(question))
+        return known[1]
 
 
 def question_texts(asked: Sequence[Any], what: str) -> list[str]:

@@ -55,11 +55,8 @@ CONFIG: Check = record(
 QUESTION = record(
     {"length": SIZE}, {"examples": SIZE, "tokens": SIZE, "prompt": SIZE, "seed": whole(), "shift": OBJECT}
 )
-_parsed_question = lru_cache(4096)(parsed(QUESTION))  # all runs of a study have the same few questions
-
-
-def question_text(value: Any) -> dict[str, Any]:
-    return dict(_parsed_question(value))
+# All runs of a study have the same few questions. Their rows share one dict for each, which nobody changes.
+question_text = lru_cache(4096)(parsed(QUESTION))
 
 
 _ANSWER = record({"question": text, "generated": text}, closed=True)

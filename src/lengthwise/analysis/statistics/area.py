@@ -24,4 +24,4 @@ def area_weights(lengths: Sequence[int]) -> list[float]:
 
 def area(lengths: Sequence[int], found: Sequence[Curve], metric: Metric) -> Interval | None:
     """Return the area with its 95 % interval over seeds. None without seeds, or with fewer than two lengths."""
-    return weighted(found, area_weights(lengths), metric) if found and len(lengths) > 1 else None
+    return weighted(found, dict(enumerate(area_weights(lengths))), metric) if found and len(lengths) > 1 else None

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lengthwise.analysis.findings import SeedScore, Series, TaskFindings
@@ -17,9 +17,9 @@ class Curve:
     seed: int
     scores: tuple[SeedScore, ...]
 
-    def weighted(self, weights: Sequence[float]) -> float:
-        """Return the weighted sum of the scores."""
-        return math.fsum(w * s.mean for w, s in zip(weights, self.scores, strict=True))
+    def weighted(self, weights: Mapping[int, float]) -> float:
+        """Return the weighted sum of the scores. `weights`: by the place of the length; lengths that are left out weigh nothing."""
+        return math.fsum(weight * self.scores[place].mean for place, weight in weights.items())
 
 
 def curves(task: TaskFindings, series: Series) -> tuple[tuple[int, ...], tuple[Curve, ...]]:
@@ -37,22 +37,22 @@ def curves(task: TaskFindings, series: Series) -> tuple[tuple[int, ...], tuple[C
     return tuple(p.length for p in points), tuple(Curve(seed, tuple(scores)) for seed, scores in sorted(whole.items()))
 
 
-def weighted(found: Sequence[Curve], weights: Sequence[float], metric: Metric) -> Interval:
+def weighted(found: Sequence[Curve], weights: Mapping[int, float], metric: Metric) -> Interval:
     """Return the weighted sum of the scores over lengths, as a mean over seeds with its 95 % interval (`of_seeds`).
 
-    The weights are not negative, and at least one is above 0. The number of examples of a weighted share is the number that would
-    give its variance, 1 / Σ (weight² / n), which is n for a single length of weight 1.
+    `weights`: by the place of the length. They are not negative, and at least one is above 0. The number of examples of a weighted
+    share is the number that would give its variance, 1 / Σ (weight² / n), which is n for a single length of weight 1.
     """
-    used = [place for place, weight in enumerate(weights) if weight]
+    weights = {place: weight for place, weight in weights.items() if weight}
     values, errors, counts, groups = [], [], [], []
     for curve in found:
-        parts = [(weights[place], curve.scores[place]) for place in used]
+        parts = [(weight, curve.scores[place]) for place, weight in weights.items()]
         values.append(curve.weighted(weights))
         errors.append(math.hypot(*(w * s.standard_error for w, s in parts)))
         counts.append(1 / math.fsum(w * w / s.n for w, s in parts))
         groups.append(_weighted_groups(parts))
     if all(groups):  # the same prompts at all lengths
-        counts = [max(curve.scores[place].n for place in used) for curve in found]
+        counts = [max(curve.scores[place].n for place in weights) for curve in found]
     return of_seeds(values, errors, counts, groups, metric)
 
 

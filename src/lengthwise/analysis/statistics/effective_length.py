@@ -11,13 +11,14 @@ mean over all seeds equals the threshold, so the interval contains it as often a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lengthwise.analysis.statistics.curves import Curve, weighted
 from lengthwise.metrics import Metric
 
-HALVINGS = 12  # of the distance between two tested lengths
+STEPS = 4096  # into which the distance between two tested lengths is divided
+LINES = 6  # tries, see `_last_step`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ def effective_length(
         return None
     sign = 1 if metric.better == "higher" else -1
 
-    def first_failure(score: Callable[[Sequence[float]], float]) -> float:
+    def first_failure(score: Callable[[Mapping[int, float]], float]) -> float:
         return _first_failure(lengths, lambda weights: sign * (score(weights) - threshold))
 
     value = first_failure(lambda weights: math.fsum(curve.weighted(weights) for curve in found) / len(found))
@@ -84,25 +85,37 @@ def effective_length(
     )
 
 
-def _first_failure(lengths: Sequence[int], above: Callable[[Sequence[float]], float]) -> float:
+def _first_failure(lengths: Sequence[int], above: Callable[[Mapping[int, float]], float]) -> float:
     """Return the length where a score falls below the threshold: 0.0 at the first tested length, infinity at none.
 
-    `above`: the score minus the threshold, given the weights of the tested lengths.
+    `above`: the score minus the threshold, given the weights of the tested lengths by their places.
     """
-    weights = [0.0] * len(lengths)
+    before = math.nan
     for place in range(len(lengths)):
-        if above([*weights[:place], 1.0, *weights[place + 1 :]]) < 0:
+        if (here := above({place: 1.0})) < 0:
             break
+        before = here
     else:
         return math.inf
     if place == 0:
         return 0.0
-    passing, failing = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (passing + failing) / 2
-        pair = [1 - middle, middle]
-        if above([*weights[: place - 1], *pair, *weights[place + 1 :]]) < 0:
-            failing = middle
+    share = _last_step(before, here, lambda share: above({place - 1: 1 - share, place: share})) / STEPS
+    return lengths[place - 1] * (lengths[place] / lengths[place - 1]) ** share
+
+
+def _last_step(first: float, last: float, value: Callable[[float], float]) -> int:
+    """Return the last of `STEPS` steps from 0 to 1 before which a value falls below 0. `first`, `last`: the values at 0 and 1.
+
+    The value is nearly linear, so it is tried where the line between the last two known values reaches 0; after a few such tries,
+    the distance is halved.
+    """
+    passing, failing, tries = 0, STEPS, 0
+    while failing - passing > 1:
+        distance, tries = failing - passing, tries + 1
+        share = first / (first - last) if tries <= LINES and math.isfinite(first - last) and first > last else 0.5
+        step = passing + min(max(round(share * distance), 1), distance - 1)
+        if (found := value(step / STEPS)) < 0:
+            failing, last = step, found
         else:
-            passing = middle
-    return lengths[place - 1] * (lengths[place] / lengths[place - 1]) ** passing
+            passing, first = step, found
+    return passing

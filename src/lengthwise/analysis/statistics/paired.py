@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lengthwise.analysis.intervals import CONFIDENCE, Interval, over_seeds
+from lengthwise.analysis.intervals import CONFIDENCE, Interval, over_seeds, sample_variance
 
 LEVEL = 1 - CONFIDENCE
 
@@ -87,7 +87,7 @@ def _compare(label: str, other: str, pairs: Sequence[tuple[int, float, float]], 
     if len(pairs) < 2:
         alone = Interval(mean, mean, mean, math.nan, "none")
         return Comparison(first=label, second=other, seeds=seeds, difference=alone, deviation=math.nan)
-    deviation = statistics.stdev(differences)
+    deviation = math.sqrt(sample_variance(differences))
     interval = over_seeds(differences)
     if deviation <= 1e-12 * max(map(abs, differences), default=0.0):  # equal up to rounding: nothing to test with
         return Comparison(first=label, second=other, seeds=seeds, difference=interval, deviation=0.0)

@@ -1,14 +1,12 @@
 """What the commands share that write a table of a study as one file."""
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from lengthwise import cache_folder
+from lengthwise.cli.collection import without_collection
 from lengthwise.cli.options import Place, require_no_option
 from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import one_line
@@ -35,15 +33,3 @@ def write_table(study: str, table: "Table", out: str, force: bool, place: Place)
     cache_folder.write(path, content)
     print(f"{one_line(path)}: the {table} of {one_line(study)}")
     return 0
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Pause the search for cycles of objects, which takes a third of the time in which 100,000 rows are read. Rows have none."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,0 +1,85 @@
+"""The limits of the mean of shares, against the same posterior distribution evaluated at every point of its grid."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+
+from lengthwise.analysis import shares
+from lengthwise.analysis.shares import limits_of_mean
+from lengthwise.analysis.statistics.effective_length import STEPS, _last_step
+
+
+def limits_at_every_point(found: list[float], counts: list[float]) -> tuple[float, float]:
+    """Return the limits without a search for the range, without interpolation, and from the beta-binomial distribution itself."""
+    trials = [shares.RESOLUTION * n for n in counts]
+
+    def density(means: np.ndarray) -> np.ndarray:
+        mean, rest = 1 / (1 + np.exp(-means)), 1 / (1 + np.exp(means))
+        spreads = np.linspace(math.log(shares.LEAST), math.log(100 * max(trials)), shares.SPREADS)
+        concentration = np.exp(spreads)[:, None]
+        a, b, rho = mean * concentration, rest * concentration, 1 / (1 + concentration)
+        prior = np.log(rho * (1 - rho)) - np.log(rho + 1 / max(trials)) + 0.5 * np.log(mean * rest)
+        pairs = [(round(share * n, 6), n) for share, n in zip(found, trials, strict=True)]
+        return sum(betaln(y + a, n - y + b) - betaln(a, b) for y, n in pairs) + prior
+
+    means = np.linspace(-shares.WIDEST, shares.WIDEST, shares.COARSE)
+    coarse = density(means).max(0)
+    kept = np.flatnonzero(coarse > coarse.max() - shares.NEGLIGIBLE)
+    means = np.linspace(means[max(kept[0] - 1, 0)], means[min(kept[-1] + 1, len(means) - 1)], shares.MEANS)
+    fine = density(means)
+    weights = np.exp(fine - fine.max()).sum(0)
+    low, high = np.interp([0.025, 0.975], (np.cumsum(weights) - weights / 2) / weights.sum(), means)
+    return 1 / (1 + math.exp(-low)), 1 / (1 + math.exp(-high))
+
+
+@pytest.mark.parametrize(
+    ("found", "counts"),
+    [
+        ([0.9, 0.93, 0.86], [512.0] * 3),
+        ([0.301, 0.324, 0.255, 0.41, 0.333, 0.347, 0.298, 0.36, 0.31, 0.29], [512.0] * 10),
+        ([1.0, 1.0, 1.0], [256.0] * 3),
+        ([0.0, 0.0], [10.0, 1000.0]),
+        ([1.0, 0.0, 1.0], [64.0] * 3),  # far apart, so the range of means is wide
+        ([0.999, 1.0, 0.4, 1.0, 1.0], [64.0, 256.0, 64.0, 10.0, 1000.0]),
+        ([0.5] * 5, [5000.0] * 5),
+        ([0.25, 0.75], [4.0, 4.0]),
+    ],
+)
+def test_the_limits_are_those_of_the_whole_grid(found: list[float], counts: list[float]) -> None:
+    low, high = limits_of_mean(found, counts)
+    expected = limits_at_every_point(found, counts)
+    assert (low, high) == pytest.approx(expected, abs=1e-7 * (expected[1] - expected[0]))
+
+
+@pytest.mark.slow
+def test_the_limits_of_random_shares_are_those_of_the_whole_grid() -> None:
+    chance = np.random.default_rng(0)
+    for _ in range(1000):
+        seeds, examples = int(chance.choice([2, 3, 5, 10])), float(chance.choice([1, 10, 64, 512]))
+        mean, concentration = chance.uniform(), math.exp(chance.uniform(-2, 9))
+        drawn = chance.beta(mean * concentration, (1 - mean) * concentration, seeds)
+        found = [float(share) for share in (np.round(drawn * examples) / examples if chance.uniform() < 0.5 else drawn)]
+        low, high = limits_of_mean(found, [examples] * seeds)
+        expected = limits_at_every_point(found, [examples] * seeds)
+        assert (low, high) == pytest.approx(expected, abs=1e-6 * (expected[1] - expected[0])), found
+
+
+def test_the_first_failure_between_two_lengths_is_found_in_a_few_steps() -> None:
+    """The step is that of halving, for curves that are straight, bent, flat, or that jump, and it never takes many tries."""
+    chance = np.random.default_rng(1)
+    for shape in ("straight", "bent", "jump"):
+        for _ in range(50):
+            root, power, tries = chance.uniform(), math.exp(chance.uniform(-2, 2)), 0
+
+            def value(share: float, shape: str = shape, root: float = root, power: float = power) -> float:
+                nonlocal tries
+                tries += 1
+                away = root - share
+                size = 1.0 if shape == "jump" else abs(away) ** (power if shape == "bent" else 1.0)
+                return math.copysign(size, away)
+
+            step = _last_step(value(0.0), value(1.0), value)
+            assert value(step / STEPS) >= 0 > value((step + 1) / STEPS)
+            assert tries <= (8 if shape == "straight" else 24)
