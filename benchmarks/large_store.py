@@ -107,7 +107,9 @@ def measure(folder: Path) -> dict[str, Any]:
     found["report, s"] = round(seconds("report", "--study", "large", "--output", page, folder=folder), 2)
     found["page, MB"] = round(page.stat().st_size / 1e6, 2)
     out = folder / "scores.parquet"
-    found["export to Parquet, s"] = round(seconds("export", "scores", "large", "--out", out, "--force", folder=folder), 2)
+    found["export to Parquet, s"] = round(
+        seconds("export", "scores", "large", "--out", out, "--force", folder=folder), 2
+    )
     found["first paint, s"] = first_paint(page)
     return {name: value for name, value in found.items() if value is not None}
 

@@ -13,14 +13,14 @@ from lengthwise.values import ConfigError, require_no_address
 SUFFIX = ".draft"
 
 
-def require_new(folder: str | Path, option: str = "--out") -> Path:
-    """Return the path. Raises `ConfigError` unless a folder can be created there."""
+def require_new(folder: str | Path, option: str = "--out", fix: str = "") -> Path:
+    """Return the path. Raises `ConfigError` unless a folder can be created there. `fix`: what to do if it exists."""
     require_no_address(option, str(folder))
     if not str(folder).strip():
         raise ConfigError(f"{option} is empty; name a folder")
     path = Path(folder)
     if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists, and nothing is overwritten; name another folder, or delete it")
+        raise ConfigError(f"{path} exists, and nothing is overwritten; {fix or 'name another folder, or delete it'}")
     parent = path.absolute().parent
     if not parent.is_dir():
         raise ConfigError(f"there is no folder {parent}; create it, or name another one")

@@ -1,4 +1,4 @@
-"""`lengthwise export scores` and `curves`."""
+"""`lengthwise export scores`, `curves` and `charts`."""
 
 import csv
 import io
@@ -67,13 +67,47 @@ def test_wrong_input(here: Call, finished: Path, tmp_path: Path, table: str) -> 
 def test_a_study_without_results(here: Call, tmp_path: Path) -> None:
     with open_results(tmp_path / "results") as store:
         store.add_study("empty", evaluation={}, runs=[])
-    for table in ("scores", "curves"):
-        ran = here("export", table, "empty", "--out", tmp_path / "x.csv", "--results", tmp_path / "results")
+    for table in ("scores", "curves", "charts"):
+        ran = here(
+            "export",
+            table,
+            "empty",
+            "--out",
+            tmp_path / ("x" if table == "charts" else "x.csv"),
+            "--results",
+            tmp_path / "results",
+        )
         plainly(
             ran,
             "yet, so there is nothing to export; run the study first, and `lengthwise list runs --study empty --results",
         )
     plainly(here("export", "scores", "x", "--out", "x.csv", "--results", tmp_path / "none"), "none")
+
+
+def test_charts(here: Call, finished: Path, tmp_path: Path) -> None:
+    def export(*more: object) -> Any:
+        return here("export", "charts", "tiny", "--out", tmp_path / "charts", "--results", finished, *more)
+
+    plainly(export("--format", "pgn"), "there is no format 'pgn'; did you mean 'png'?; available: png, svg, pdf")
+    plainly(
+        here("export", "charts", "tini", "--out", tmp_path / "charts", "--results", finished), "did you mean 'tiny'"
+    )
+    assert not list(tmp_path.iterdir())
+    ran = export()
+    assert ran.code == 0, ran.err
+    files = sorted(path.name for path in (tmp_path / "charts").iterdir())
+    assert ran.out == f"{tmp_path / 'charts'}: {len(files)} charts of tiny\n"
+    assert "copy-exact-match-by-length.svg" in files and all(name.endswith(".svg") for name in files)
+    plainly(export(), "charts exists, and nothing is overwritten; name another folder, or add --force")
+    (tmp_path / "charts" / files[0]).write_text("old")
+    (tmp_path / "charts" / "own.txt").write_text("own")
+    assert export("--force").code == 0
+    assert (tmp_path / "charts" / files[0]).read_text().startswith("<svg")
+    assert sorted(path.name for path in (tmp_path / "charts").iterdir()) == sorted([*files, "own.txt"])
+    (tmp_path / "file").write_text("own")
+    plainly(
+        here("export", "charts", "tiny", "--out", tmp_path / "file", "--results", finished, "--force"), "file exists"
+    )
 
 
 def test_unknown_exports_name_the_commands(here: Call) -> None:

@@ -30,12 +30,15 @@ def _map(task: TaskFindings) -> Any:
         f"{longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths from {min(task.lengths):,} to "
         f"{longest:,}. The section of the task has all numbers in a table."
     )
-    return heat_map(
+    chart = heat_map(
         described,
         [[_shade(mean, worst, best) for mean in line] for line in means],
         [_short(s.label) for s in ranked],
         [f"{length:,}" for length in task.lengths],
         next((n for n, length in enumerate(task.lengths) if task.is_new(length)), len(task.lengths)),
+    )
+    return chart.named(
+        f"{task.metric.name} by encoding and length", f"length in {task.unit}", "encoding", note=_ends(task)
     )
 
 

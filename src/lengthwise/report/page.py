@@ -50,8 +50,8 @@ class ReportError(ValueError):
 def render(findings: Findings, ties: Ties = "average") -> str:
     """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
-    ids = _ids([task.title for task in findings.tasks])
-    tasks = [_task(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
+    ids = section_ids([task.title for task in findings.tasks])
+    tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] or t["chapters"] or t["training_curves"] for t in tasks)
     scripts = [_file("page.js")] if findings.runs else []
     if has_chart:
@@ -125,7 +125,7 @@ def _remove_stale_drafts(folder: Path) -> None:
 # ---- parts of the page ------------------------------------------------------------------------------------------
 
 
-def _ids(titles: Sequence[str]) -> list[str]:
+def section_ids(titles: Sequence[str]) -> list[str]:
     """Return an id for each section, made of its title, so that links stay valid when other tasks are added."""
     found: list[str] = []
     for title in titles:
@@ -135,7 +135,8 @@ def _ids(titles: Sequence[str]) -> list[str]:
     return found
 
 
-def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
+def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
+    """Return the template's data of one task."""
     drawn = any(math.isfinite(p.mean) for s in task.series for p in s.points)
     longest = max(task.lengths)
     best = {length: task.best(length) for length in task.lengths}

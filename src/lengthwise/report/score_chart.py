@@ -121,7 +121,7 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
     endings = [
         Ending(f"b{n}", name, last, "var(--faint)") for n, (name, last) in enumerate(zip(names, lasts, strict=True))
     ]
-    return line_chart(
+    chart = line_chart(
         describe(task),
         lines(task, looks),
         columns,
@@ -136,6 +136,8 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
         ],
         height=HEIGHT,
     )
+    across = f"length in {task.unit}, and as a multiple of the training length"
+    return chart.named(f"{task.metric.name} by length", across, f"{task.metric_label}, {task.metric.better} is better")
 
 
 def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:

@@ -30,7 +30,7 @@ def line_panel(
         "title": title,
         "metric": metric,
         "below": below,
-        "chart": line_chart(described, lines, columns, [axis], better=better),
+        "chart": line_chart(described, lines, columns, [axis], better=better).named(title, below, metric),
         "over": any(mean > axis.high for line in lines for mean in line.means),
     }
 

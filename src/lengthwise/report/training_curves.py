@@ -1,7 +1,7 @@
 """The charts and the table of the training: loss and learning rate by step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lengthwise.analysis import TaskFindings
@@ -34,6 +34,7 @@ def training_curves(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, 
             "the last losses."
         )
         chart = curve_chart(described, lines, top, ("0", f"{last:,} steps"), bottom=bottom)
+        chart = chart.named(f"training loss of {label}", "step", "loss (nats per scored token)", note=_count(curves))
         charts.append({"label": label, "name": label, "look": looks[label], "chart": chart})
     return {
         "charts": charts,
@@ -80,4 +81,8 @@ def _schedules(task: TaskFindings, curves: list[TrainingCurve], last: int) -> Ch
         f"Different schedules: {len(known)}."
     )
     lines = [Curve(rates, NO_LOOK, at=steps) for rates, steps in known.items()]
-    return curve_chart(described, lines, top, ("0", f"{last:,} steps"))
+    return curve_chart(described, lines, top, ("0", f"{last:,} steps")).named("learning rate", "step", "learning rate")
+
+
+def _count(curves: Sequence[TrainingCurve]) -> str:
+    return "one seed" if len(curves) == 1 else f"one line for each of {len(curves)} seeds"

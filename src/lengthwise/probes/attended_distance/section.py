@@ -33,6 +33,11 @@ def section(group: ProbeSummary[AttendedSeries], task: TaskFindings, looks: Mapp
                     {0: "0 (itself)", count: "1 (first token)"},
                     whiskers=s.most,
                     steps=[i.mean for i in s.mass],
+                ).named(
+                    f"how far back heads attend, {s.label}",
+                    "normalized distance",
+                    "share",
+                    note="bars: queries whose highest logit is there; line: attention weights",
                 ),
             }
             for s in group.series

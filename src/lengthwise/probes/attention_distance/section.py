@@ -34,8 +34,9 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, looks: Mapping[
         "table below has the same numbers."
     )
     lines = [line(s, looks, s.layers, group.n, "example", s.name) for s in order]
+    chart = line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)])
     return {
-        "chart": line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)]),
+        "chart": chart.named(f"distance from {group.reference}’s attention", "layer", "distance (nats)"),
         "measure": MEASURES.get(group.asked["variant"], group.asked["variant"]),
         "sequences": sequences_text(group, task),
         "heads": ["mean", *(f"layer {layer}" for layer in layers)],

@@ -77,4 +77,5 @@ def _chart(
         "before and after training."
     )
     chart = curve_chart(described, curves, top, ("0", f"{series.steps[-1]:,} steps"), bottom=bottom)
+    chart = chart.named(f"{title}, {series.label}", "step", title, note=lines)
     return {"label": series.label, "name": f"{series.label}: {title}", "look": look, "chart": chart}

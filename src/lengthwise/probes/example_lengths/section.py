@@ -31,6 +31,11 @@ def section(lengths: ExampleLengthsSummary, task: TaskFindings, looks: Mapping[s
             dict(zip(COLOURS, zip(*shares, strict=True), strict=True)),
             (highest, top),
             {n + 0.5: f"{first:,}" for n, (first, *_) in enumerate(bins)},
+        ).named(
+            "lengths of examples",
+            title,
+            "share of examples",
+            keys=dict(zip(COLOURS, ("training", "test"), strict=True)),
         ),
         "origin": "" if lengths.drawn is None else lengths.origin,
         "bars": [

@@ -50,6 +50,7 @@ def _charts(series: BiasSeries, query: int, task: TaskFindings, look: Look) -> l
             described, ramp(series.curves[layer], look), top, ("0, itself", f"{query:,}"), bottom=bottom
         )
         name = f"{series.label}, {where}"
+        chart = chart.named(f"bias of {name}", "distance", "nats", note=f"heads: {counts}")
         charts.append({"label": series.label, "name": name, "look": look, "chart": chart, "note": counts})
     return charts
 

@@ -52,6 +52,10 @@ def _chart(series: PartsSeries, top: float, task: TaskFindings, look: Look) -> d
         f"1: {first}. A table below has all numbers."
     )
     chart = bar_chart(described, by_part, (top, f"{top:g}"), {n + 0.5: f"{n + 1}" for n in range(layers)})
+    keys = dict(zip(COLOURS, PARTS, strict=True))
+    chart = chart.named(
+        f"words and positions in the logits, {series.label}", "layer", "standard deviation (nats)", keys=keys
+    )
     return {"label": series.label, "look": look, "chart": chart, "note": f"layers 1 to {layers}"}
 
 

@@ -98,4 +98,5 @@ def _curves(texts: KindTexts, n: int, group: Summary, task: TaskFindings, looks:
     )
     lines = [Curve(y, looks[label], label) for label, y in means.items()]
     ends_of_axis, shaded = ("1", f"{length:,} examples"), (prompt["start"], prompt["stop"])
-    return {"label": title, "chart": curve_chart(described, lines, top, ends_of_axis, shaded)}
+    chart = curve_chart(described, lines, top, ends_of_axis, shaded)
+    return {"label": title, "chart": chart.named(title, "example", task.metric_label)}

@@ -1,33 +1,40 @@
-"""Line charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
+"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
 
 import copy
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from lengthwise.report import palette
+from lengthwise.report.charts import legend
+from lengthwise.report.charts.small import HEIGHT as SMALL
 from lengthwise.report.charts.spec import CONFIG, Chart
+from lengthwise.report.palette import Look
 
 FORMATS = ("svg", "png", "pdf", "html")
 VEGA_LITE = "5.20"  # of the versions that vl-convert contains, the one that the page uses
 WIDTH = 460  # pixels of a panel without its axis
 PNG_SCALE = 2.0
-SIGNALS = ("focus", "at", "range", "hidden", "names", "x_ticks")  # of the charts' expressions
+SIGNALS = ("focus", "at", "range", "hidden", "names", "x_ticks", "y_ticks")  # of the charts' expressions
 EXPRESSIONS = ("expr", "labelExpr", "filter", "test")
+ALONE, LETTER = 180, 6.4  # pixels: the height of a chart that is small on the page, and the width of a letter
+AXIS_TITLE = {"titleColor": "var(--soft)", "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8}
 STYLE = Path(__file__).parents[1] / "page.css"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart with the title above it and the name of its horizontal axis."""
+    """A chart with the title and the note above it, and a legend below it if there are `looks`: those of its lines by label."""
 
     title: str
     below: str
     chart: Chart
+    looks: Mapping[str, Look] = field(default_factory=dict)
 
 
 def picture(panels: Sequence[Panel], suffix: str) -> bytes:
@@ -99,14 +106,20 @@ def static_spec(panels: Sequence[Panel], background: str = "transparent") -> dic
     params: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for number, panel in enumerate(panels):
-        spec: dict[str, Any] = _renamed(copy.deepcopy(panel.chart.data["spec"]), str(number))
+        spec: dict[str, Any] = _renamed(copy.deepcopy(panel.chart.data["spec"]), str(number), f"concat_{len(parts)}_")
         values = [*spec.pop("params"), {"name": "hidden", "value": []}]
         values.append({"name": "names", "value": list(panel.chart.data["names"])})
         params += [{"name": f"{param['name']}{number}", "value": param["value"]} for param in values]
         del spec["background"]
         title = {"text": panel.title, "subtitle": panel.below, "anchor": "start", "color": "var(--ink)", "fontSize": 14}
         title |= {"subtitleColor": "var(--faint)", "offset": 12}
+        if spec["height"] == SMALL:
+            spec["height"] = ALONE
+        _name_axes(spec, panel.chart, spec["height"])
         parts.append({**spec, "width": WIDTH, "title": title})
+        if keys := legend.keys_of(panel.chart, panel.looks):
+            params.append({"name": f"keys{number}", "value": [key.name for key in keys]})
+            parts.append(legend.legend(keys, f"keys{number}", WIDTH))
     config = {name: value for name, value in CONFIG.items() if name not in ("autosize", "padding")}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -120,15 +133,34 @@ def static_spec(panels: Sequence[Panel], background: str = "transparent") -> dic
     }
 
 
-def _renamed(part: Any, number: str, key: str = "") -> Any:
-    """Return a spec in which the signals of the expressions have the number of the panel. There is no container to measure."""
-    if isinstance(part, dict):
-        return {name: _renamed(value, number, name) for name, value in part.items()}
+def _name_axes(part: Any, chart: Chart, height: int) -> None:
+    """Write the names of a chart's axes, if it has some, at the axes of all its layers."""
     if isinstance(part, list):
-        return [_renamed(value, number, key) for value in part]
+        for member in part:
+            _name_axes(member, chart, height)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            text = {"x": chart.across, "y": chart.upwards}.get(name, "")
+            if text and isinstance(value, dict) and "axis" in value:
+                space = WIDTH if name == "x" else height
+                value["axis"] = {**value["axis"], "title": wrap(text, max(12, round(space / LETTER))), **AXIS_TITLE}
+            else:
+                _name_axes(value, chart, height)
+
+
+def _renamed(part: Any, number: str, prefix: str, key: str = "") -> Any:
+    """Return a spec in which the signals of the expressions have the number of the panel, and its scales their `prefix`.
+
+    There is no container to measure.
+    """
+    if isinstance(part, dict):
+        return {name: _renamed(value, number, prefix, name) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_renamed(value, number, prefix, key) for value in part]
     if isinstance(part, str) and key in EXPRESSIONS:
         text = part.replace("containerSize()[0]", str(WIDTH + 200))
-        return re.sub(rf"(?<![\w.])({'|'.join(SIGNALS)})\b", rf"\g<1>{number}", text)
+        text = re.sub(r"\b(range|scale)\('([xy])'", rf"\1('{prefix}\2'", text)
+        return re.sub(rf"(?<![\w.])({'|'.join(SIGNALS)})\b(?!\()", rf"\g<1>{number}", text)
     return part
 
 
@@ -143,4 +175,14 @@ def variables() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def _with_colours(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"var\(--([\w-]+)\)", lambda match: values[match[1]], text)
+    opaque = {name: _on_white(value) for name, value in values.items()}
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: opaque[match[1]], text)
+
+
+def _on_white(colour: str) -> str:
+    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that notation."""
+    match = re.fullmatch(r"rgb\((\d+) (\d+) (\d+) / (\d+)%\)", colour)
+    if match is None:
+        return colour
+    share = int(match[4]) / 100
+    return "#" + "".join(f"{round(255 - share * (255 - int(part))):02x}" for part in match.groups()[:3])

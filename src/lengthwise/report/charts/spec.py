@@ -14,7 +14,7 @@ against Vega-Lite's schema.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -45,10 +45,23 @@ class Chart:
 
     `data` has the spec, the `series` with their ids, and the `names` at the ends of lines. If the chart has a tooltip, it also has
     its `columns`, the `points` of each series and the `baselines`.
+    The page says in the text around a chart what it shows. A chart that stands alone, in a file of its own, says it itself: its
+    `title`, the names of its axes (`across`, `upwards`), a `note`, and names by colour (`keys`) if it has no series.
     """
 
     described: str
     data: Mapping[str, Any]
+    title: str = ""
+    across: str = ""
+    upwards: str = ""
+    note: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def named(
+        self, title: str, across: str, upwards: str, *, note: str = "", keys: Mapping[str, str] | None = None
+    ) -> "Chart":
+        """Return the chart with what it says when it stands alone."""
+        return replace(self, title=title, across=across, upwards=upwards, note=note, keys=keys or {})
 
 
 def spec(
