@@ -90,6 +90,19 @@ def test_one_method_without_training(place: Path, capfd: pytest.CaptureFixture[s
     assert "<script" not in page
 
 
+@pytest.mark.slow
+def test_the_page_fits_a_phone(place: Path, browser: Any) -> None:
+    """Only tables and charts scroll, and long values of settings are wrapped."""
+    assert run("tiny", "--methods", "pi:factor=2", *MEASURED, "--out", "new") == 0
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto((place / "new" / "retention.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    scrolled = "[...document.querySelectorAll('div')].filter(box => box.scrollWidth > box.clientWidth).map(box => box.innerText)"
+    assert not [text for text in page.evaluate(scrolled) if text.startswith("Settings")]
+    assert page.evaluate("document.querySelector('svg').getBoundingClientRect().width") >= 500, "its labels can be read"
+    page.close()
+
+
 def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
     assert run("tiny", "--methods", "pi:factor=2", *MEASURED, "--out", "new") == 0
     words = ("reach", "tiny", *MEASURED, "--tasks", "text", "--methods", "own,pi:factor=2", "--output", "r.json")
@@ -220,10 +233,10 @@ def test_unfinished_work_belongs_to_its_settings(
     with monkeypatch.context() as patch:
         patch.setattr(unfinished, "write_start", interrupt)
         assert run("tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED, "--out", "new") == 130
-    assert "learning_rate 0.003 instead of 0.001" in refused(
+    assert "--learning-rate 0.003 instead of 0.001; give" in refused(
         capfd, "tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED[:-1], 0.001, "--out", "new"
     )
-    assert "methods pi:factor=2 instead of nope; tuning" in refused(
+    assert "--methods pi:factor=2 instead of nope; --tune" in refused(
         capfd, "tiny", "--methods", "nope", *MEASURED, "--out", "new"
     )
     (place / "new.unfinished" / "plan.json").unlink()
@@ -293,8 +306,13 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
         (("tiny", "--methods", "nope", "--tune", "tune.txt", "--dtype", "float16"), "not trained in float16"),
         (
             ("tiny", "--methods", "nope", "--tune", "tune.txt", "--learning-rate", "0"),
-            "learning_rate must be more than 0",
+            "lengthwise: --learning-rate must be more than 0",
         ),
+        (("tiny", "--methods", "nope", "--tune", "tune.txt", "--steps", "0"), "lengthwise: --steps must be from 1"),
+        (("tiny", "--methods", "nope", "--tune", "tune.txt", "--lora", "0"), "lengthwise: --lora must be a rank"),
+        (("tiny", "--methods", "nope", "--tune", ""), "--tune is empty; name a text file"),
+        (("tiny", "--methods", "nope", "--batch-size", "0", "--tune", "tune.txt"), "lengthwise: --batch-size must be"),
+        (("", "--methods", "nope"), "name is empty; name a model's folder"),
         (("tiny", "--methods", "nope", "--steps", "9"), "--steps needs --tune"),
         (("tiny", "--methods", "nope", "--recompute"), "--recompute needs --tune"),
         (("tiny", "--methods", "nope", "--out", "tiny"), "tiny exists, and nothing is overwritten"),

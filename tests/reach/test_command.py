@@ -52,6 +52,11 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     page = Path("reach.html").read_text()
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
     assert "default-src 'none'" in page and "://" not in re.sub(r'xmlns(:\w+)?="http[^"]*"', "", page)
+    text = " ".join(re.sub(r"<[^>]*>", "", page).split())
+    assert "a&lt;b&gt; length 512" in text and re.search(r"\d\.\d{3} [^a-z]+ 63 tokens", text), (
+        "words do not run together"
+    )
+    assert "Cross-entropy by position: line chart, position 0 to position 384." in page, "the chart begins at 0"
     for word in (
         "depth 100%",
         "n = 2",
@@ -95,6 +100,7 @@ def test_a_length_that_is_not_reached(place: Path, capfd: pytest.CaptureFixture[
     assert main(["reach", "gpt2", *map(str, words)]) == 0
     assert "Not reached: 2,048 with own: the model has 1,024 positions" in capfd.readouterr().out
     assert "the model has 1,024 positions" in Path("page.html").read_text()
+    assert read(Path("gpt2.reach.json")).model.encoding == "Learned(max_length=1024)"
     assert "nothing could be measured: the model has 1,024 positions; take shorter --lengths" in refused(
         capfd, "gpt2", "--text", "text.txt", "--lengths", "2k", "--tasks", "text", "--output", "none.json"
     )
@@ -111,6 +117,21 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'needle'" in refused(capfd, "tiny", *SMALL[:2], "--tasks", "needles")
     assert "there is no encoding 'ropee'" in refused(capfd, "tiny", *SMALL, "--methods", "own,ropee")
     assert "--lengths must be numbers of tokens" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "1g")
+    assert "there is no encoding 'yarm'; did you mean 'YaRN'" in refused(
+        capfd, "tiny", *SMALL, "--methods", "yarm:factor=4"
+    )
+    for option, words in {
+        "--methods": "name own,yarn",
+        "--text": "name a text file",
+        "--lengths": "name lengths",
+    }.items():
+        others = [word for at in range(0, len(SMALL), 2) if SMALL[at] != option for word in SMALL[at : at + 2]]
+        assert f"{option} is empty; {words}" in refused(capfd, "tiny", *others, option, "")
+    assert "lengthwise: --tasks must be 1 to 64 different names, got ''" in refused(
+        capfd, "tiny", *SMALL[:-2], "--tasks", ""
+    )
+    assert "lengthwise: --targets must be from 1 to" in refused(capfd, "tiny", *SMALL, "--targets", "0")
+    assert "name is empty; name a model's folder" in refused(capfd, "", *SMALL)
     assert "--max-minutes must be more than 0" in refused(capfd, "tiny", *SMALL, "--max-minutes", "0")
     assert "measure one model per call" in refused(capfd, "tiny", "tiny", *SMALL)
     assert "no folder" in refused(capfd, "tiny", *SMALL, "--page", "no/page.html")
@@ -122,7 +143,9 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "--text and --output have no effect" in refused(capfd, "a.json", "--text", "text.txt")
     assert (place / "a.json").read_text() == '{"format": 1}'
     assert main(["reach", "tiny", *map(str, SMALL)]) == 0
-    assert "examples 2 instead of 3; name another --output" in refused(
+    misspelt = refused(capfd, "tiny", *SMALL, "--methods", "yarm:factor=4")
+    assert "there is no encoding 'yarm'" in misspelt, "before the stored results are compared"
+    assert "--examples 2 instead of 3; name another --output" in refused(
         capfd, "tiny", *SMALL[:4], *SMALL[6:], "--examples", "3"
     )
 

@@ -17,6 +17,7 @@ from lengthwise.cli.options import (
     Execution,
     Integer,
     NameList,
+    named_as_options,
     option_class,
     split_names,
     whole_numbers,
@@ -109,11 +110,13 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
             "--train-length 128 (`lengthwise list encodings` shows them)"
         )
     values = {config: {name: settings[name] for name in names} for config, names in SETTINGS.items()}
-    training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
+    with named_as_options(*SETTINGS):
+        training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
     lengths = tuple(training.train_length * factor for factor in (1, 2, 4, 8))
     if options.lengths is not None:
         lengths = tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
-    evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
+    with named_as_options(*SETTINGS):
+        evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)

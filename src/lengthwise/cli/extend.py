@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import Integer, option_class, split_names
+from lengthwise.cli.options import Integer, method_names, named_as_options, option_class, require_path
 from lengthwise.cli.printing import column, one_line, plain_table, print_json, stdout
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
@@ -83,7 +83,13 @@ class TuningOptions:
 NO_TUNING = TuningOptions()
 
 
-def command(path: str, /, *, options: ExtendOptions, tuning: TuningOptions = NO_TUNING) -> int:
+def command(
+    path: Annotated[str, Parameter(validator=require_path)],
+    /,
+    *,
+    options: ExtendOptions,
+    tuning: TuningOptions = NO_TUNING,
+) -> int:
     """Extend a causal language model to longer texts, by other position encodings, with or without training.
 
     The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run. The
@@ -123,8 +129,9 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
     from lengthwise.studies import Compute
     from lengthwise.training.numerics import use_process
 
-    text = read_text(Path(options.text))
-    training_text = None if tuning.tune is None else read_text(Path(tuning.tune), "--tune")
+    methods = method_names(options.methods, "an encoding, such as yarn:factor=4")
+    text = read_text(options.text)
+    training_text = None if tuning.tune is None else read_text(tuning.tune, "--tune")
     Compute(device=options.device, threads=options.threads).require_usable()
     if tuning.tune is not None and options.device not in ("cpu", "cuda", "cuda:0"):
         raise ConfigError(
@@ -138,19 +145,24 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
     from lengthwise.reach.loading import load_folder
 
     original = load_folder(path, options.device, options.dtype)
-    plan = _plan(original, options, tuning, text, training_text)
+    from lengthwise.extend.plan import Plan, Tuning
+
+    with named_as_options(Plan, Tuning):
+        plan = _plan(original, methods, options, tuning, (text, training_text))
     return Extension(path, plan, text, training_text, out, options.device, options.threads, lambda *_: None, original)
 
 
 def _plan(
-    original: "Pretrained", options: ExtendOptions, tuning: TuningOptions, text: "Text", training_text: "Text | None"
+    original: "Pretrained",
+    methods: tuple[str, ...],
+    options: ExtendOptions,
+    tuning: TuningOptions,
+    texts: "tuple[Text, Text | None]",
 ) -> "Plan":
     from lengthwise.extend.apply import extended_length, original_length
     from lengthwise.extend.plan import Plan, default_lengths
 
-    methods = tuple(dict.fromkeys(split_names(options.methods)))
-    if not methods:
-        raise ConfigError("--methods is empty; name an encoding, such as yarn:factor=4")
+    text, training_text = texts
     if options.lengths is None:
         longest = max(extended_length(original.model, method) for method in methods)
         lengths = default_lengths(original_length(original.model), longest)

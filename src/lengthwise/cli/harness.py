@@ -1,7 +1,5 @@
 """`lengthwise harness`: write our tasks as tasks of lm-evaluation-harness."""
 
-from pathlib import Path
-
 from lengthwise.cli.options import Integer, option_class, whole_numbers
 from lengthwise.cli.printing import column, one_line, plain_table, stdout
 from lengthwise.config import ConfigError
@@ -66,7 +64,7 @@ def command(*tasks: str, options: HarnessOptions) -> int:
         raise ConfigError(f"--prompt must contain {INPUT} where the question belongs, got {prompt!r}")
     rows = question_rows(choices, lengths, count=options.examples, seed=options.seed, prompt=prompt)
     if options.text is not None:
-        text = read_text(Path(options.text))
+        text = read_text(options.text)
         rows += retrieval_rows(retrieval, text, lengths, count=options.examples, seed=options.seed)
     written = write_rows(options.out, rows)
     table = plain_table(column("task", no_wrap=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import require_no_option
+from lengthwise.cli.options import require_path
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import column, figure, one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError, near_miss
@@ -24,7 +24,7 @@ PROBLEMS = 1  # exit code
 
 
 def command(
-    folder: Annotated[str, Parameter(validator=require_no_option)],
+    folder: Annotated[str, Parameter(validator=require_path)],
     /,
     *,
     weights: bool = False,

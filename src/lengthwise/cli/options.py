@@ -5,7 +5,8 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 
@@ -86,6 +87,13 @@ def require_no_option(kind: type, value: str) -> None:
         raise ValueError(f"There is no option {value}; write ./{value} for a file of that name")
 
 
+def require_path(kind: type, value: str) -> None:
+    """Raise `ValueError` for a misspelled option or an empty text where a model's folder is expected."""
+    require_no_option(kind, value)
+    if not value.strip():
+        raise ValueError("The name is empty; name a model's folder")
+
+
 Integer = Annotated[int, Parameter(converter=_parse_integer)]
 
 NameList = Annotated[str | None, Parameter(show_default=False)]
@@ -100,6 +108,32 @@ def split_names(text: str | None) -> list[str]:
         else:
             names.append(part)
     return names
+
+
+@contextmanager
+def named_as_options(*configs: type) -> Iterator[None]:
+    """Let messages about settings of these classes name a command's options: `--batch-size` in place of `Tuning.batch_size`."""
+    try:
+        yield
+    except ConfigError as error:
+        fields = "|".join({field.name for config in configs for field in dataclasses.fields(config)})
+        classes = "|".join(config.__name__ for config in configs)
+        setting = re.compile(rf"\b(?:{classes})\.({fields})\b|^({fields})(?= must)")
+        text = setting.sub(lambda match: f"--{(match[1] or match[2]).replace('_', '-')}", str(error))
+        raise type(error)(text) from error
+
+
+def method_names(text: str, example: str) -> tuple[str, ...]:
+    """Return the different names of `--methods`. Raise `ConfigError` if there are none, or if one is no encoding and not "own"."""
+    from lengthwise.encodings import ENCODINGS
+
+    methods = tuple(dict.fromkeys(split_names(text)))
+    if not methods:
+        raise ConfigError(f"--methods is empty; name {example}")
+    for method in methods:
+        if method != "own":
+            ENCODINGS.parse(method)
+    return methods
 
 
 def _require_address(kind: type, value: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
+from lengthwise.cli.options import Integer, NameList, option_class, require_path, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import column, duration, json_text, one_line, plain_table, print_json, stdout
 from lengthwise.cli.progress_bar import progress
@@ -55,7 +55,7 @@ DEFAULTS = PretrainedOptions()
 
 
 def command(
-    folder: Annotated[str, Parameter(validator=require_no_option)], /, *, options: PretrainedOptions = DEFAULTS
+    folder: Annotated[str, Parameter(validator=require_path)], /, *, options: PretrainedOptions = DEFAULTS
 ) -> int:
     """Test whether a pretrained language model learns Boolean functions from the examples in its prompt.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach import plan as reach
-from lengthwise.reach.plan import MAX_LENGTH, OWN, TEXT
+from lengthwise.reach.plan import MAX_LENGTH, OWN, TEXT, differences, option_name
 
 MAX_STEPS = 10**7
 MAX_ROWS = 2**16  # of a batch
@@ -108,25 +108,16 @@ class Plan(Config):
             text_sha256=self.text_sha256,
         )
 
+    def options(self) -> dict[str, object]:
+        """Return the settings by the names of the command's options. Those of texts are hashes."""
+        data = self.to_data()
+        tuning = data.pop("tuning") or {}
+        tuning = {"tune" if name == "text_sha256" else name: value for name, value in tuning.items()}
+        return {option_name(name): value for name, value in {**data, **tuning}.items() if name != "model"}
+
     def differences(self, other: "Plan") -> list[str]:
-        """Return the settings that differ, as "seed 0 instead of 1"."""
-        mine, theirs = _flat(self), _flat(other)
-        return [
-            f"{name} {_short(mine.get(name))} instead of {_short(theirs.get(name))}"
-            for name in dict.fromkeys((*mine, *theirs))
-            if mine.get(name) != theirs.get(name)
-        ]
-
-
-def _flat(plan: Plan) -> dict[str, object]:
-    data = plan.to_data()
-    tuning = data.pop("tuning") or {}
-    return {**data, **{f"tuning {name}": value for name, value in tuning.items()}}
-
-
-def _short(value: object) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+        """Return the settings that differ, as "--seed 0 instead of 1"."""
+        return ["another model"] * (self.model != other.model) + differences(self.options(), other.options())
 
 
 def default_lengths(original: int, extended: int) -> tuple[int, ...]:

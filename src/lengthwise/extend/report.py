@@ -160,24 +160,23 @@ def write(folder: Path, report: Report) -> None:
     caption = (
         "Cross-entropy before in nats per token, and paired differences after (95 % interval; more than 0 is a loss)"
     )
-    settings = report.plan.to_data()
-    tuning = settings.pop("tuning") or {"training": "none"}
-    settings.pop("model")
-    named = [
-        [name, _text(value)] for name, value in {**settings, **{f"training: {k}": v for k, v in tuning.items()}}.items()
-    ]
+    settings = [[name, _text(name, value)] for name, value in report.plan.options().items()]
     page = render(
         [report.before, *(model.after for model in report.models)],
         "What was lost, and what was gained?",
         [at_training_length(report)],
-        [(caption, heads, cells), ("What it took", *costs(report)), ("Settings", ["setting", "value"], named)],
+        [(caption, heads, cells), ("What it took", *costs(report)), ("Settings", ["option", "value"], settings)],
         report.before,
     )
     cache_folder.write(folder / PAGE, page)
     cache_folder.write(folder / JSON_FILE, f"{data}\n".encode())
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    if name in ("--text", "--tune"):
+        return f"SHA-256 {value}"
+    if value is None or isinstance(value, bool):
+        return "yes" if value else "no"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

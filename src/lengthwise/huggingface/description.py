@@ -77,10 +77,8 @@ def encoding_of(folder: ModelFolder) -> Choice:
             raise ConfigError(
                 f"{folder.path}: the layers of a {config.model_type} have settings that lengthwise does not know ({error})"
             ) from error
-    if (table := _table(folder.model)) is not None:
-        if "Sinusoidal" in type(table).__name__:
-            return choose(Sinusoidal)
-        return choose(Learned, max_length=int(table.num_embeddings) - int(getattr(table, "offset", 0)))
+    if (table := table_of(folder.model)) is not None:
+        return table
     if getattr(config, "rope_parameters", None) and getattr(config, "alibi", False) is not True:
         return choose(NoPE)  # a class that has the setting, and rotates only if another one says so
     raise ConfigError(
@@ -123,25 +121,31 @@ def _with_known_keys(config: Any) -> Any:
     return result
 
 
-def _table(model: nn.Module) -> Any:
+def table_of(model: nn.Module) -> Choice | None:
+    """Return the encoding of a model that adds a table of positions to its embeddings; None for other models."""
     for name, module in model.named_modules():
-        if name.rpartition(".")[2] in TABLES and (
-            isinstance(module, nn.Embedding) or "Sinusoidal" in type(module).__name__
-        ):
-            return module
+        if name.rpartition(".")[2] not in TABLES:
+            continue
+        if "Sinusoidal" in type(module).__name__:
+            return choose(Sinusoidal)
+        if isinstance(module, nn.Embedding):
+            return choose(Learned, max_length=module.num_embeddings - int(getattr(module, "offset", 0)))
     return None
 
 
 def _window(config: Any, kind: str, layer: int) -> int | None:
     """Return how many keys a query of this layer sees at most, or None without a limit."""
+    local, name = getattr(config, "attention_layers", None), None
     if kind == "chunked_attention":
-        return getattr(config, "attention_chunk_size", None)
-    local = getattr(config, "attention_layers", None)  # of GPT-Neo
-    if isinstance(local, list) and layer < len(local) and local[layer] == "local":
-        return getattr(config, "window_size", None)
-    if kind in ("", "sliding_attention", "hybrid_sliding"):
-        return getattr(config, "sliding_window", None)
-    return None
+        name = "attention_chunk_size"
+    elif isinstance(local, list) and layer < len(local) and local[layer] == "local":  # of GPT-Neo
+        name = "window_size"
+    elif kind in ("", "sliding_attention", "hybrid_sliding"):
+        name = "sliding_window"
+    window = None if name is None else getattr(config, name, None)
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise ConfigError(f"{name} in config.json must be a whole number of at least 1, or null, got {window!r:.40}")
+    return window
 
 
 def _softmax_scale(module: Any) -> float | None:

@@ -5,7 +5,6 @@ are built on the device `meta`, which takes no memory.
 """
 
 import copy
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from lengthwise.evaluation.pretrained.loading import (
     max_positions_of,
     read_settings,
 )
+from lengthwise.evaluation.pretrained.rope_values import naming_rope_values, require_values
 from lengthwise.evaluation.pretrained.stored_weights import require_numbers_stored
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface.exported_model import LengthwiseConfig
@@ -123,17 +123,20 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
     require_numbers_stored(path / "config.json", whole, {})
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     _require_heads(path, whole)
-    _require_rope(path, whole)
-    with transformers_call(path, "read its config.json"):
+    require_values(path, whole)
+    _require_entries(path, whole)
+    with naming_rope_values(path, whole), transformers_call(path, "read its config.json"):
         top = transformers.AutoConfig.from_pretrained(path, **options)
         config = top.get_text_config(decoder=True)
     _require_decoder(path, config, transformers)
     settings = _text_settings(whole, top, config)
     _require_heads(path, settings)
-    _require_rope(path, settings)
+    require_values(path, settings)
+    _require_entries(path, settings)
     _require_layers(path, config)
     dtype = config.dtype if config.dtype in DTYPES.values() else torch.float32
-    with transformers_call(path, "build the model of its config.json"), torch.device("meta"):
+    building = transformers_call(path, "build the model of its config.json")
+    with naming_rope_values(path, settings), building, torch.device("meta"):
         built = copy.deepcopy(top)
         for name in ("quantization_config", "compression_config", "fusion_config"):  # the weights are not read
             if getattr(built, name, None) is not None:
@@ -187,23 +190,12 @@ def _require_heads(path: Path, settings: Data) -> None:
         )
 
 
-def _require_rope(path: Path, settings: Data) -> None:
-    """Refuse RoPE settings that cannot be computed with. transformers takes some of them with a warning."""
-    file = path / "config.json"
-    for key in ("rope_parameters", "rope_scaling"):
-        if (entry := settings.get(key)) is None:
-            continue
-        if not isinstance(entry, Mapping):
-            raise ConfigError(f"{file}: {key} must be an object, got {str(entry)[:40]!r}")
-        for part in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
-            factor = part.get("factor", 1)
-            is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-            if factor is not None and not (is_number and 1 <= factor < math.inf):
-                raise ConfigError(f"{file}: {key}: factor must be a number of at least 1, got {str(factor)[:40]}")
+def _require_entries(path: Path, settings: Data) -> None:
     rotates, layers = settings.get("no_rope_layers"), settings.get("num_hidden_layers")
     if isinstance(rotates, list) and rotates and isinstance(layers, int) and len(rotates) != layers:
         raise ConfigError(
-            f"{file}: no_rope_layers must have one entry for each of the {layers} layers, got {len(rotates)}; 1 means RoPE"
+            f"{path / 'config.json'}: no_rope_layers must have one entry for each of the {layers} layers, got {len(rotates)}; 1 "
+            "means RoPE"
         )
 
 
@@ -222,5 +214,5 @@ def _require_layers(path: Path, config: Any) -> None:
     layers = getattr(config, "num_hidden_layers", None)
     if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
         raise ConfigError(
-            f"{path / 'config.json'}: num_hidden_layers must be a whole number from 1 to {MAX_LAYERS:,}, got {str(layers)[:40]}"
+            f"{path / 'config.json'}: num_hidden_layers must be a whole number from 1 to {MAX_LAYERS:,}, got {layers!r:.40}"
         )

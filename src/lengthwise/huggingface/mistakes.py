@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
 from lengthwise.huggingface.description import LayerGroup, ignores_bias_max, usual_scale
 from lengthwise.huggingface.folder import Data, ModelFolder
@@ -29,7 +30,6 @@ SIZES = (
     "max_position_embeddings",
     "dtype",
 )
-SYNONYMS = {"su": "longrope", "mrope": "default"}  # names of rope types in older files
 THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
 
 

@@ -11,6 +11,7 @@ from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, ReplacedConfig, ReplacedForCausalLM
+from lengthwise.huggingface.description import table_of
 from lengthwise.huggingface.export import export, hide_progress_bars
 from lengthwise.models.conversion import trained_length
 from lengthwise.reach.methods import own_choice
@@ -55,7 +56,7 @@ def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) ->
 def record(name: str, pretrained: Pretrained) -> ModelRecord:
     """Return what identifies the model in a results file."""
     facts, model = pretrained.description(), pretrained.model
-    own, claimed = own_choice(model), pretrained.max_positions
+    own, claimed = own_choice(model) or table_of(model), pretrained.max_positions
     parameters = getattr(model.config, "rope_parameters", None)
     return ModelRecord(
         name=name,

@@ -12,7 +12,7 @@ from lengthwise.reach.plan import MARGIN, PASS, TEXT
 from lengthwise.reach.results import Results
 from lengthwise.reach.summary import effective, headline, label, position_losses, score
 from lengthwise.reach.tasks import TASKS
-from lengthwise.report.charts.lines import Columns, Line, Range, line_chart, zero_to
+from lengthwise.report.charts.lines import Columns, Line, Range, even_columns, line_chart, zero_to
 from lengthwise.report.charts.pictures import Panel, page
 from lengthwise.report.palette import looks
 from lengthwise.values import join_names
@@ -59,7 +59,7 @@ def render(
     `reference`: see `effective`.
     """
     series = series_of(measurements)
-    tables = [_table(caption, heads, [[*map(html.escape, row)] for row in rows]) for caption, heads, rows in first]
+    tables = [_text_table(caption, heads, rows) for caption, heads, rows in first]
     tables.append(_effective_table(series, measurements, reference))
     for task in tasks_of(measurements):
         tables.append(_score_table(series, measurements, task))
@@ -116,7 +116,17 @@ def _panels(series: Series, measurements: Sequence[Results]) -> Iterator[Panel]:
             counts = ["" if cell is None else f"{cell[1]} examples" for cell in cells]
             lines.append(Line(name, look[name], [None if cell is None else cell[0] for cell in cells], counts))
         unit = "nats per token, lower is better" if task == TEXT else "share of correct answers, higher is better"
-        yield _panel(f"{title(task)[0].upper()}{title(task)[1:]}", unit, lines, lengths, task == TEXT)
+        columns = Columns(
+            at=lengths,
+            low=lengths[0] / 2**PADDING,
+            high=lengths[-1] * 2**PADDING,
+            ticks=[f"{length:,}" for length in lengths],
+            heads=[(f"{length:,} tokens", "") for length in lengths],
+            log=True,
+        )
+        yield _panel(
+            f"{title(task)[0].upper()}{title(task)[1:]}", f"{unit}; against tokens", lines, columns, task == TEXT
+        )
         if task == TEXT and (panel := _position_panel(series, look)) is not None:
             yield panel
 
@@ -130,24 +140,16 @@ def _position_panel(series: Series, look: Any) -> Panel | None:
     for name, entry in found.items():
         losses = {} if entry is None else {start: loss for start, loss, _ in entry[1]}
         lines.append(Line(name, look[name], [losses.get(start) for start in starts], ""))
-    places = [max(start, starts[1] // 2 if len(starts) > 1 else 1) if start == 0 else start for start in starts]
-    return _panel("Cross-entropy by position", "nats per token, from this position on", lines, places, True)
+    columns = even_columns([f"{start:,}" for start in starts], "position")
+    below = "nats per token, lower is better; from this position to the next"
+    return _panel("Cross-entropy by position", below, lines, columns, True)
 
 
-def _panel(name: str, unit: str, lines: Sequence[Line], at: Sequence[int], is_loss: bool) -> Panel:
-    columns = Columns(
-        at=at,
-        low=at[0] / 2**PADDING,
-        high=at[-1] * 2**PADDING,
-        ticks=[f"{n:,}" for n in at],
-        heads=[(f"{n:,} tokens", "") for n in at],
-        log=True,
-    )
-    described = (
-        f"{name}: line chart from {at[0]:,} to {at[-1]:,} tokens. Lines: {join_names([line.label for line in lines])}."
-    )
+def _panel(name: str, below: str, lines: Sequence[Line], columns: Columns, is_loss: bool) -> Panel:
+    (first, _), (last, _) = columns.heads[0], columns.heads[-1]
+    described = f"{name}: line chart, {first} to {last}. Lines: {join_names([line.label for line in lines])}."
     chart = line_chart(described, lines, columns, [_loss_range(lines) if is_loss else zero_to(1.0)])
-    return Panel(name, f"{unit}; against tokens", chart)
+    return Panel(name, below, chart)
 
 
 def _loss_range(lines: Sequence[Line]) -> Range:
@@ -173,6 +175,16 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return f"<div><table>{inside}</table></div>\n"
 
 
+def _text_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of texts. Those of a column with words are wrapped."""
+    cells = [list(map(html.escape, row)) for row in rows]
+    for column in range(1, len(heads)):
+        if any(letter.isalpha() for row in rows for letter in row[column]):
+            for row in cells:
+                row[column] = f'<td class="words">{row[column]}</td>'
+    return _table(caption, heads, cells)
+
+
 def _effective_table(series: Series, measurements: Sequence[Results], reference: Results | None) -> str:
     tasks = tasks_of(measurements)
     rows = []
@@ -184,10 +196,7 @@ def _effective_table(series: Series, measurements: Sequence[Results], reference:
             [
                 html.escape(name),
                 claimed,
-                *(
-                    "–" if e is None else f"{html.escape(e.text)}<small>{html.escape(e.interval)}</small>"
-                    for e in (overall, *cells)
-                ),
+                *("–" if e is None else f"{html.escape(e.text)}{_small(e.interval)}" for e in (overall, *cells)),
             ]
         )
     return _table("Effective length (95 % interval)", ["model", "claimed", "effective", *tasks], rows)
@@ -210,7 +219,12 @@ def _cell(interval: Interval, count: int) -> str:
         ends = f"{figure(interval.low)}\u00a0… {figure(interval.high)}"
     else:
         ends = spread(interval)
-    return f"{figure(interval.mean)}<small>{html.escape(ends)}<br>n = {count}</small>"
+    return f"{figure(interval.mean)}{_small(ends, f'n = {count}')}"
+
+
+def _small(*lines: str) -> str:
+    """Return lines in small letters below a cell's text, as HTML. The spaces are for readers that ignore the layout."""
+    return f" <small>{' <br>'.join(map(html.escape, lines))}</small>"
 
 
 def _position_table(series: Series) -> str:
@@ -220,12 +234,9 @@ def _position_table(series: Series) -> str:
     rows = []
     for name, entry in found:
         cells = {start: (loss, count) for start, loss, count in entry[1]} if entry else {}
-        shown = [
-            f"{figure(loss.mean)}<small>{html.escape(spread(loss))}<br>{count:,} tokens</small>"
-            for loss, count in cells.values()
-        ]
+        shown = [f"{figure(loss.mean)}{_small(spread(loss), f'{count:,} tokens')}" for loss, count in cells.values()]
         texts = dict(zip(cells, shown, strict=True))
-        length = f"<small>length {entry[0]:,}</small>" if entry else ""
+        length = _small(f"length {entry[0]:,}") if entry else ""
         rows.append([f"{html.escape(name)}{length}", *(texts.get(start, "–") for start in starts)])
     heads = ["model", *(f"{start:,}" for start in starts)]
     return _table("Cross-entropy by position: from this position to the next (tokens of each text)", heads, rows)
@@ -247,7 +258,7 @@ def _map(name: str, results: Results, method: str, task: str) -> str:
             share = round(100 * interval.mean) if math.isfinite(interval.mean) else 0
             colour = f"background: color-mix(in srgb, var(--c5) {round(share * 0.6)}%, transparent)"
             about = f"{figure(interval.low)} … {figure(interval.high)}, n = {count}"
-            cells.append(f'<td style="{colour}" title="{about}">{figure(interval.mean)}<small>n = {count}</small></td>')
+            cells.append(f'<td style="{colour}" title="{about}">{figure(interval.mean)}{_small(f"n = {count}")}</td>')
         rows.append([f"depth {depth:.0%}", *cells])
     caption = f"{name}: {TASKS[task].about}, depth of the sentence against length, share of correct answers"
     return _table(caption, ["", *(f"{length:,}" for length in results.plan.lengths)], rows)
@@ -255,7 +266,7 @@ def _map(name: str, results: Results, method: str, task: str) -> str:
 
 def _skipped_table(series: Series) -> str:
     rows = [
-        [html.escape(name), f"{skip.length:,}", f"<small>{html.escape(skip.reason)}</small>"]
+        [html.escape(name), f"{skip.length:,}", _small(skip.reason)]
         for name, results, method in series
         for skip in results.skipped
         if skip.method == method

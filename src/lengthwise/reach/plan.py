@@ -1,6 +1,7 @@
 """The question of a measurement: which lengths, tasks and methods, with how many examples. Imports no torch."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lengthwise.config import Config, ConfigError
@@ -64,6 +65,10 @@ class Plan(Config):
             if not 1 <= len(names) <= MAX_PARTS or len(set(names)) < len(names):
                 raise ConfigError(f"{what} must be 1 to {MAX_PARTS} different names, got {', '.join(names)[:200]!r}")
 
+    def options(self) -> dict[str, object]:
+        """Return the settings by the names of the command's options. That of the text is a hash."""
+        return {option_name(name): value for name, value in self.to_data().items()}
+
     def depths_of(self, task: str) -> tuple[float | None, ...]:
         """Return the depths of a task as shares of the text; a task without a depth has one entry, None."""
         if task == TEXT or not TASKS[task].has_depth:
@@ -75,6 +80,30 @@ class Plan(Config):
         return [
             (method, task, depth) for task in self.tasks for depth in self.depths_of(task) for method in self.methods
         ]
+
+
+def option_name(name: str) -> str:
+    """Return the option that gives a setting: `--batch-size`. That of a text's hash names the text."""
+    return f"--{name.removesuffix('_sha256').replace('_', '-')}"
+
+
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """Return what differs between the values of options, as "--seed 0 instead of 1"; of texts, only that they differ."""
+    found = []
+    for name in dict.fromkeys((*old, *new)):
+        one, other = old.get(name), new.get(name)
+        if one == other:
+            continue
+        if name in ("--text", "--tune") and one and other:
+            found.append(f"another {name}")
+        else:
+            found.append(f"{name} {_short(one)} instead of {_short(other)}")
+    return found
+
+
+def _short(value: object) -> str:
+    text = "none" if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def parse_lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:

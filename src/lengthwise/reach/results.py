@@ -4,11 +4,11 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from lengthwise import cache_folder, regular_file
 from lengthwise.config import Config, ConfigError
-from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan
+from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan, differences
 
 FORMAT = 1
 MAX_BYTES = 256 << 20
@@ -144,19 +144,10 @@ def _no_constant(name: str) -> NoReturn:
 
 def require_same(path: Path, old: Results, plan: Plan, model: ModelRecord) -> None:
     """Raise `ConfigError` unless the file's results are of this plan and this model."""
-    differences = [
-        f"{name} {_short(old.plan.to_data()[name])} instead of {_short(value)}"
-        for name, value in plan.to_data().items()
-        if old.plan.to_data()[name] != value
-    ]
+    found = differences(old.plan.options(), plan.options())
     if old.model.sha256 != model.sha256:
-        differences.insert(0, f"another model ({old.model.name[:60]})")
-    if differences:
+        found.insert(0, f"another model ({old.model.name[:60]})")
+    if found:
         raise ConfigError(
-            f"{path} has results of another measurement: {'; '.join(differences)}; name another --output, or delete the file"
+            f"{path} has results of another measurement: {'; '.join(found)}; name another --output, or delete the file"
         )
-
-
-def _short(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

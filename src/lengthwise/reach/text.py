@@ -22,8 +22,11 @@ class Text:
     sha256: str
 
 
-def read_text(path: Path, option: str = "--text") -> Text:
+def read_text(name: str | Path, option: str = "--text") -> Text:
     """Return the text of a UTF-8 file. Raises `ConfigError` for anything else."""
+    if not str(name).strip():
+        raise ConfigError(f"{option} is empty; name a text file")
+    path = Path(name)
     try:
         data = regular_file.read(path, MAX_BYTES)
         return Text(path, data.decode(), hashlib.sha256(data).hexdigest())

@@ -9,7 +9,15 @@ from cyclopts import Parameter
 
 from lengthwise import cache_folder
 from lengthwise.cli.derived_options import field_options, option, with_options
-from lengthwise.cli.options import Integer, NameList, field_texts, option_class, split_names, whole_numbers
+from lengthwise.cli.options import (
+    Integer,
+    NameList,
+    field_texts,
+    named_as_options,
+    option_class,
+    split_names,
+    whole_numbers,
+)
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import json_text, one_line, stdout
 from lengthwise.cli.progress_bar import progress
@@ -121,14 +129,15 @@ def _question(
     Compute(device=device, backend=settings["backend"], threads=options.threads).require_usable()
     sizes = sizes_for(device)
     chosen = {name: sizes[name] if settings[name] is None else settings[name] for name in sizes}
-    return Question(
-        encodings=encodings,
-        lengths=lengths,
-        device=device,
-        threads=options.threads,
-        memory=options.memory,
-        **{**settings, **chosen},
-    )
+    with named_as_options(Question):
+        return Question(
+            encodings=encodings,
+            lengths=lengths,
+            device=device,
+            threads=options.threads,
+            memory=options.memory,
+            **{**settings, **chosen},
+        )
 
 
 def _measure(question: Question) -> tuple["Results", KeyboardInterrupt | None]:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import DEFAULT_PLACE, Integer, NameList, Place, option_class, require_no_option, split_names
+from lengthwise.cli.options import (
+    DEFAULT_PLACE,
+    Integer,
+    NameList,
+    Place,
+    method_names,
+    named_as_options,
+    option_class,
+    require_path,
+)
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress_bar import progress
@@ -63,7 +72,7 @@ DEFAULTS = ReachOptions()
 
 
 def command(
-    *paths: Annotated[str, Parameter(name="PATHS", validator=require_no_option, negative="")],
+    *paths: Annotated[str, Parameter(name="PATHS", validator=require_path, negative="")],
     options: ReachOptions = DEFAULTS,
     place: Place = DEFAULT_PLACE,
 ) -> int:
@@ -113,18 +122,8 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
     from lengthwise.reach.text import read_text
     from lengthwise.studies import Compute
 
-    text = read_text(Path(options.text))
-    plan = Plan(
-        lengths=parse_lengths(options.lengths),
-        tasks=tuple(dict.fromkeys(part.strip() for part in options.tasks.split(",") if part.strip())),
-        methods=tuple(dict.fromkeys(split_names(options.methods))) or (OWN,),
-        examples=options.examples,
-        targets=options.targets,
-        depths=options.depths,
-        seed=options.seed,
-        dtype=options.dtype,
-        text_sha256=text.sha256,
-    )
+    text = read_text(options.text)
+    plan = _plan(options, text)
     Compute(device=options.device, threads=options.threads).require_usable()
     from lengthwise.reach import loading
     from lengthwise.reach.model import use_process
@@ -143,6 +142,22 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
         if options.page is not None and file.resolve() == Path(options.page).resolve():
             raise ConfigError(f"--page and --output are the same file, {one_line(file)}; name another one for the page")
         return _run(name, model, plan, text, file, options)
+
+
+def _plan(options: ReachOptions, text: "Text") -> Plan:
+    methods = (OWN,) if options.methods is None else method_names(options.methods, "own,yarn:factor=4")
+    with named_as_options(Plan):
+        return Plan(
+            lengths=parse_lengths(options.lengths),
+            tasks=tuple(dict.fromkeys(part.strip() for part in options.tasks.split(",") if part.strip())),
+            methods=methods,
+            examples=options.examples,
+            targets=options.targets,
+            depths=options.depths,
+            seed=options.seed,
+            dtype=options.dtype,
+            text_sha256=text.sha256,
+        )
 
 
 def _run(name: str, model: "Pretrained", plan: Plan, text: "Text", file: Path, options: ReachOptions) -> "Results":

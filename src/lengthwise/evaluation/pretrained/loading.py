@@ -18,6 +18,7 @@ import torch
 
 from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.evaluation.pretrained.rope_values import naming_rope_values
 from lengthwise.evaluation.pretrained.stored_weights import (
     items,
     require_a_layer,
@@ -97,7 +98,7 @@ def load(
     if (file := path / "tokenizer_config.json").exists():
         require_numbers_stored(file, json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
-    with transformers_call(path, "read its config.json"):
+    with naming_rope_values(path, settings), transformers_call(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
@@ -107,7 +108,8 @@ def load(
     max_positions = max_positions_of(path, config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
-    with transformers_call(path, "build the model of its config.json"), torch.device("meta"):  # takes no memory
+    building = transformers_call(path, "build the model of its config.json")
+    with naming_rope_values(path, settings), building, torch.device("meta"):  # takes no memory
         meta_model = transformers.AutoModelForCausalLM.from_config(
             copy.deepcopy(config), trust_remote_code=False, **implementations
         )

@@ -71,18 +71,20 @@ def page(title: str, about: Sequence[str], panels: Sequence[Panel], tables: Sequ
 body {{ margin: 0 auto; max-width: 860px; padding: 24px; background: var(--paper); color: var(--ink); font: 16px/1.5 sans-serif; }}
 h1 {{ font-size: 1.4rem; }}
 p {{ color: var(--soft); overflow-wrap: anywhere; }}
-svg {{ max-width: 100%; height: auto; }}
 div {{ overflow-x: auto; }}
+svg {{ min-width: 520px; max-width: 100%; height: auto; overflow: visible; }}
 table {{ border-collapse: collapse; margin: 12px 0 24px; font-variant-numeric: tabular-nums; font-size: .9rem; }}
-caption {{ text-align: left; font-weight: 600; padding: 4px 0; }}
+caption {{ text-align: left; font-weight: 600; padding: 4px 0; position: sticky; left: 0; max-width: calc(100vw - 48px); }}
 th, td {{ padding: 3px 14px 3px 0; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }}
-th:first-child {{ text-align: left; }}
-td small {{ display: block; max-width: 15em; margin-left: auto; white-space: normal; color: var(--faint); }}
+th:first-child {{ text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 6.5em; }}
+td.words {{ text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 6em; }}
+small {{ display: block; max-width: 15em; margin-left: auto; white-space: normal; color: var(--faint); font-weight: normal; }}
+th small {{ margin-left: 0; }}
 </style>
 </head>
 <body>
 <h1>{html.escape(title)}</h1>
-{body}{svg}
+{body}<div>{svg}</div>
 {"".join(tables)}
 </body>
 </html>
