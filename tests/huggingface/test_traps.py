@@ -47,6 +47,52 @@ def test_packed_documents_with_a_cache_are_refused() -> None:
         torch.testing.assert_close(model(x, position_ids=packed, use_cache=False).logits[:, 6:], alone)
 
 
+def test_packed_documents_with_a_mask_are_refused() -> None:
+    """Also a mask that shows all tokens: transformers then takes them for one document. Positions of padding do not count."""
+    packed = torch.cat([torch.arange(6), torch.arange(11)])[None]
+    model, x = use(model_of("llama")), tokens(1)
+    mask = torch.ones_like(x)
+    for shown in (mask, mask.index_fill(1, torch.arange(3), 0)):
+        with pytest.raises(ConfigError, match="packed documents, which need use_cache=False and no attention_mask"):
+            model(x, position_ids=packed, attention_mask=shown, use_cache=False)
+    padded = mask.index_fill(1, torch.arange(6), 0)
+    expected = model(x[:, 6:], use_cache=False).logits
+    found = model(x, position_ids=packed.masked_fill(padded == 0, 1), attention_mask=padded, use_cache=False).logits
+    torch.testing.assert_close(found[:, 6:], expected, atol=2e-5, rtol=1e-4)
+
+
+def test_attention_weights_are_refused() -> None:
+    """transformers returns an empty tuple where the attention function computes no weights."""
+    for family in ("llama", "bloom"):
+        with pytest.raises(ConfigError, match="compute no attention weights; omit output_attentions"):
+            use(model_of(family))(tokens(), output_attentions=True)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "gemma", "mpt"])
+def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: str) -> None:
+    """With and without a cache, with positional arguments, with padding, and after the embeddings have been replaced."""
+    model, x = use(model_of(family), "sinusoidal"), tokens()
+    embeddings = model.get_input_embeddings()(x)
+    logits = model(x).logits
+    assert torch.equal(model(inputs_embeds=embeddings).logits, logits)
+    mask = torch.ones_like(x).index_fill(1, torch.arange(4), 0)
+    options = {"attention_mask": mask, "max_new_tokens": 3, "output_logits": True, "return_dict_in_generate": True}
+    one, other = (
+        model.generate(**given, **options, do_sample=False)
+        for given in ({"input_ids": x}, {"inputs_embeds": embeddings})
+    )
+    torch.testing.assert_close(torch.stack(one.logits), torch.stack(other.logits))
+    if family == "llama":
+        positions = torch.arange(5, 22)[None]
+        by_name = model.model(x, position_ids=positions).last_hidden_state
+        assert torch.equal(model.model(x, None, positions).last_hidden_state, by_name)
+    model.resize_token_embeddings(64)
+    torch.testing.assert_close(model(x).logits[..., :61], logits)
+    with pytest.raises(ValueError, match="input_ids"):
+        model()
+
+
 def test_rope_parameters_that_were_changed_after_loading() -> None:
     """In transformers they change nothing, because the frequencies were computed before. `use(model)` computes what they say."""
     model, x = model_of("llama"), tokens()

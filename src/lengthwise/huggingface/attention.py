@@ -145,7 +145,10 @@ class Tokens:
         if position_ids is None:
             return by_index
         if self.queries == self.keys and not self.first_key:
-            if not self.packed and self.visible is None and bool((position_ids.diff(dim=1) < 1).any()):
+            begins = position_ids.diff(dim=1) < 1
+            if self.visible is not None:  # positions of padding have no meaning
+                begins = begins & (self.visible[:, 1:all_keys] & self.visible[:, : all_keys - 1]).bool()
+            if not self.packed and bool(begins.any()):
                 # transformers would let the documents see each other.
                 raise ConfigError(
                     "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask"
@@ -234,6 +237,8 @@ def attention(
     for name, words in UNSUPPORTED.items():
         if further.get(name) is not None:
             raise ConfigError(f"this model has {words}, which the encodings of lengthwise do not support")
+    if further.get("output_attentions"):
+        raise ConfigError("the encodings of lengthwise compute no attention weights; omit output_attentions")
     if dropout:
         raise ConfigError(
             f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"

@@ -1,10 +1,10 @@
 """Absolute encodings, which a model of transformers adds to the embeddings of its tokens."""
 
-import threading
+import inspect
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded
@@ -21,39 +21,19 @@ def current_module(module: nn.Module) -> PositionEncoding:
     return cast(PositionEncoding, wrapper.modules_to_save[name])
 
 
-class PositionsOfEmbeddings:
-    """Two hooks: one before a decoder notes the position IDs of a call, and one after its token embeddings adds the encoding.
-
-    It is an object and no closure, so that a deep copy of the model has hooks with its own encoding. Each thread has its own
-    position IDs.
-    """
-
-    def __init__(self, modules: nn.ModuleList):
-        self.modules = modules
-        self._call = threading.local()
-
-    def register(self, decoder: Any) -> list[Any]:
-        """Add both hooks, and return their handles."""
-        return [
-            decoder.register_forward_pre_hook(self.note, with_kwargs=True),
-            decoder.get_input_embeddings().register_forward_hook(self.add),
-        ]
-
-    def note(self, decoder: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        cache, positions = options.get("past_key_values"), options.get("position_ids")
-        if positions is None and cache is not None and (past := cache.get_seq_length()):
-            positions = torch.tensor([[past]])
-        self._call.positions = positions
-
-    def add(self, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
-        positions = getattr(self._call, "positions", None)
-        if positions is None or positions.shape[1] != output.shape[1]:
-            start = 0 if positions is None else int(positions[0, 0])
-            positions = torch.arange(start, start + output.shape[1])[None]
-        return embedded(current_module(self.modules[0]), output, positions.to(output.device))
-
-    def __getstate__(self) -> nn.ModuleList:
-        return self.modules
-
-    def __setstate__(self, modules: nn.ModuleList) -> None:
-        self.__init__(modules)  # type: ignore[misc]
+def add_positions(decoder: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A hook before a decoder that adds the encoding to its embeddings, which it computes unless the caller has passed them."""
+    if arguments:
+        options = {**inspect.signature(decoder.forward).bind_partial(*arguments).arguments, **options}
+    tokens, embeddings = options.get("input_ids"), options.get("inputs_embeds")
+    if (tokens is None) == (embeddings is None):
+        return (), options  # the decoder raises an error
+    if embeddings is None:
+        embeddings = decoder.get_input_embeddings()(tokens)
+    positions = options.get("position_ids")
+    if positions is None:
+        cache = options.get("past_key_values")
+        past = 0 if cache is None else cache.get_seq_length()
+        positions = torch.arange(past, past + embeddings.shape[1], device=embeddings.device)[None]
+    encoding = current_module(decoder.position_encodings[0])
+    return (), {**options, "input_ids": None, "inputs_embeds": embedded(encoding, embeddings, positions)}

@@ -28,7 +28,7 @@ def bloom(
     if layer_past is not None:
         k, v = layer_past.update(k, v, layer.layer_idx)
     dropout = layer.attention_dropout.p if layer.training else 0.0
-    out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.inv_norm_factor, dropout=dropout)
+    out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.inv_norm_factor, dropout=dropout, **further)
     return residual + F.dropout(layer.dense(out.flatten(2)), layer.hidden_dropout, layer.training), None
 
 
@@ -47,7 +47,7 @@ def mpt(
     if past_key_values is not None:
         k, v = past_key_values.update(k, v, layer.layer_idx)
     dropout = layer.attn_dropout_p if layer.training else 0.0
-    out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.softmax_scale, dropout=dropout)
+    out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.softmax_scale, dropout=dropout, **further)
     return layer.out_proj(out.flatten(2)), None
 
 

@@ -15,7 +15,7 @@ from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.huggingface.attention import NAME
-from lengthwise.huggingface.embedded_positions import PositionsOfEmbeddings, current_module
+from lengthwise.huggingface.embedded_positions import add_positions, current_module
 from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
@@ -125,7 +125,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         if caches_rotated_keys(decoder.position_encodings[number], like.device):
             replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
     if modules[0].acts_on_embedding():
-        replaced.hooks += PositionsOfEmbeddings(decoder.position_encodings).register(decoder)
+        replaced.hooks.append(decoder.register_forward_pre_hook(add_positions, with_kwargs=True))
     decoder._lengthwise_replaced = replaced
     model.save_pretrained = partial(save, model)
     return model
