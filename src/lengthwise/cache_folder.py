@@ -29,6 +29,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
@@ -177,11 +178,18 @@ def read(path: Path, *, own: bool = True) -> bytes:
 
 def write(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write a file atomically: it is complete or absent, even if the process or the machine fails meanwhile."""
+    with writing(path, mode) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Yield a draft of a file, which gets its name at the end, as in `write`. After an error, an older file stays."""
     _remove_abandoned(path.parent)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=_DRAFT)
     try:
-        with open(handle, "wb") as file:
-            file.write(data)
+        with open(handle, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(handle)
         os.chmod(draft, mode)

@@ -7,7 +7,7 @@ value, or raises `Unreadable` with the reason. JSON objects may have more member
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lengthwise.store.errors import StoreError
@@ -143,6 +143,13 @@ def flag(value: Any) -> bool:
     return bool(value)
 
 
+def hash256(value: Any) -> str:
+    """Check a SHA-256 hash in hex digits."""
+    if not re.fullmatch("[0-9a-f]{64}", letters(value)):
+        raise Unreadable("is not a SHA-256 hash")
+    return str(value)
+
+
 def optional(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
@@ -222,6 +229,11 @@ def each(check: Check, least: int = 0) -> Check:
         return value
 
     return check_list
+
+
+def each_of(names: Iterable[str], check: Check) -> Check:
+    """Return a check of an object with exactly these members, which all fit."""
+    return record(dict.fromkeys(names, check), closed=True)
 
 
 def named(check: Check, names: Check = text) -> Check:

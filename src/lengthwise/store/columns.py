@@ -20,6 +20,18 @@ from lengthwise.store.shapes import GENERATED
 
 def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield the readable rows of a table with their cells as Python values, and warn about the others."""
+    for values, _ in _readable(table, rows):
+        yield values
+
+
+def readable_cells(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the readable rows of a table with their cells as they are stored, and warn about the others."""
+    for _, row in _readable(table, rows):
+        yield dict(row._mapping)
+
+
+def _readable(table: Table, rows: Iterable[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the checked values and the cells of each readable row."""
     names: tuple[str, ...] = ()
     # One call for many rows: fetching 100,000 rows of a query one by one takes a third longer.
     for row in chain.from_iterable(rows.partitions(1000)) if isinstance(rows, Result) else rows:
@@ -29,17 +41,22 @@ def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
         except Unreadable as error:
             cells = row._mapping
             name = " ".join(escaped(cells[column.name]) for column in table.primary_key if column.name != "study")
-            warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=2)
+            warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=3)
         else:
-            yield values
+            yield values, row
 
 
 def require_readable(table: Table, cells: Mapping[str, Any], described: str) -> None:
     """Raise `Unstorable` for a row that could not be read back after it was stored."""
     try:
-        _checked(table, tuple(cells), tuple(cells.values()))
+        check_cells(table, cells)
     except Unreadable as error:
         raise Unstorable(f"{described} cannot be stored, {error}") from None
+
+
+def check_cells(table: Table, cells: Mapping[str, Any]) -> None:
+    """Raise `Unreadable` for a row that could not be read back after it was stored."""
+    _checked(table, tuple(cells), tuple(cells.values()))
 
 
 def _checked(table: Table, names: tuple[str, ...], cells: Sequence[Any]) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from lengthwise.store.rows import (
     question_texts,
     take,
 )
+from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
 
-class Store(LiveQueries):
+class Store(LiveQueries, Transfers):
     """A results database, opened by `open_store`. Every method is one transaction and may raise `StoreError`.
 
     Several processes and threads may use a database at once. A forked process must open `store.url` itself.

@@ -1,0 +1,38 @@
+"""`lengthwise import`: add a study from a bundle that `lengthwise export bundle` has written. Imports no torch."""
+
+from pathlib import Path
+
+from lengthwise.cli.collection import without_collection
+from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.printing import one_line
+from lengthwise.values import require_no_address
+
+
+def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
+    """Add the study in a bundle to the results, which are created if there are none.
+
+    Everything in the bundle is checked first, and it is added completely or not at all. Results that are already there stay; if
+    the bundle has other scores for the same runs, nothing is imported. A bundle has no weights, so probes of new measurements
+    need the runs to be trained again.
+
+    Example: lengthwise import quickstart.zip --results lengthwise-results
+
+    Args:
+        file: The bundle, a file that `lengthwise export bundle` has written.
+    """
+    from lengthwise.exchange.bundles import checked_bundle
+    from lengthwise.store import open_results
+
+    require_no_address("the bundle", file)
+    with (
+        without_collection(),
+        checked_bundle(Path(file)) as bundle,
+        open_results(place.results, store=place.store) as store,
+    ):
+        added = store.add_study_cells(bundle.tables())
+        name = store.name
+    kinds = {"runs": "runs", "scores": "scores", "probes": "probe results"}
+    counts = [f"{added[table]:,} {words}" for table, words in kinds.items() if added[table]]
+    new = f"added {', '.join(counts)}" if counts else "updated" if any(added.values()) else "nothing new"
+    print(f"{one_line(bundle.study)} in {one_line(name)}: {new}")
+    return 0

@@ -1,0 +1,218 @@
+"""The rows of a study for another store: what `Store` reads for a bundle, and how it adds the rows of one.
+
+A row is a dict of cells as they are stored: JSON is text, and a number that is not known is None. What concerns one store alone
+is left out: the worker that holds a run, and its signs of life.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, delete, insert, select, update
+
+from lengthwise.store import reading, schema
+from lengthwise.store.claims import CLAIM_OVER
+from lengthwise.store.columns import readable_cells
+from lengthwise.store.errors import StoreError
+from lengthwise.store.rows import ProbeRow, plain_text
+from lengthwise.store.workers import is_dead
+from lengthwise.store.writing import batches
+
+Cells = dict[str, Any]
+Tables = Mapping[str, Iterable[Cells]]
+
+TABLES = {
+    table.name: table  # in the order of their references
+    for table in (
+        schema.studies,
+        schema.runs,
+        schema.study_runs,
+        schema.asked,
+        schema.scores,
+        schema.curve,
+        schema.probes,
+    )
+}
+OF_ONE_STORE = ("worker", "heartbeat", "handed_out", "deaths")
+SETTINGS = ("config", "metric", "better", "seed", "train_length")  # of a run, which its key stands for
+RESULTS = {  # what two stores must agree on
+    "scores": ("length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution"),
+    "probes": ("result",),
+}
+BATCH = 500
+
+
+def names_of(table: Table) -> list[str]:
+    """Return the names of the columns of a table that a bundle has."""
+    return [name for name in table.c.keys() if table is not schema.runs or name not in OF_ONE_STORE]  # noqa: SIM118
+
+
+class Transfers:
+    """The part of `Store` that reads and adds all rows of a study."""
+
+    name: str
+    _transaction: Callable[..., AbstractContextManager[Connection]]
+    _now: Callable[[Connection], float]
+
+    @contextmanager
+    def study_cells(self, study: str) -> Iterator[dict[str, Iterator[Cells]]]:
+        """Yield the rows of a study by table, as they are in one moment.
+
+        They are those of its runs, of the runs that these started from, and of the runs that probes compare them with. Rows that
+        cannot be read are left out, with a warning.
+        """
+        study = plain_text(study)
+        with self._transaction(writes=False) as connection:
+            reading.require_study(connection, study)
+            listed = list(
+                connection.scalars(
+                    select(schema.study_runs.c.key)
+                    .where(schema.study_runs.c.study == study)
+                    .order_by(schema.study_runs.c.position)
+                )
+            )
+            others = _others(connection, listed)
+            of_study = {"studies": schema.studies.c.name, "study_runs": schema.study_runs.c.study}
+            of_study["asked"] = schema.asked.c.study
+            found = {}
+            for name, table in TABLES.items():
+                columns = [table.c[column] for column in names_of(table)]
+                if name in of_study:
+                    queries = [select(*columns).where(of_study[name] == study)]
+                else:
+                    keys = listed + others if name == "runs" else listed
+                    queries = [select(*columns).where(table.c.key.in_(batch)) for batch in batches(keys, BATCH)]
+                queries = [query.order_by(*table.primary_key.columns) for query in queries]
+                found[name] = _cells(connection, table, queries)
+            yield found
+
+    def add_study_cells(self, tables: Tables) -> dict[str, int]:
+        """Add the rows of a study by table, which were checked before, in one transaction. Return the number of new rows by table.
+
+        What the store has stays: finished runs, scores, results of probes. Runs that are not finished here get the training of
+        the other store. The study's list of runs becomes that of the other store if that was changed later.
+
+        Raises `StoreError`, and changes nothing, if the store has another study of this name, other settings or results for the
+        same key, or a worker that trains one of the runs.
+        """
+        with self._transaction(writes=True) as connection:
+            (study,) = tables["studies"]
+            replaced = _add_study(connection, study, self.name)
+            added = {"studies": int(replaced)}
+            fresh, added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
+            for name in ("study_runs", "asked"):
+                added[name] = _insert(connection, TABLES[name], tables[name] if replaced else ())
+            for name in ("scores", "probes"):
+                added[name] = _add_results(connection, TABLES[name], tables[name], self.name)
+            for batch in batches(sorted(fresh), BATCH):
+                connection.execute(delete(schema.curve).where(schema.curve.c.key.in_(batch)))
+            added["curve"] = _insert(connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh))
+            return added
+
+
+def _cells(connection: Connection, table: Table, queries: Iterable[Any]) -> Iterator[Cells]:
+    for query in queries:
+        yield from readable_cells(table, connection.execute(query))
+
+
+def _others(connection: Connection, listed: list[str]) -> list[str]:
+    """Return the keys of runs that a study does not list, but that its runs started from or are compared with."""
+    known, found, further = set(listed), list[str](), set(listed)
+    parents = dict(connection.execute(select(schema.runs.c.key, schema.runs.c.parent)).all())
+    answers = reading.rows_of(connection, schema.probes, ProbeRow, listed)
+    further |= {str(row.asked["against"]) for rows in answers.values() for row in rows if row.asked.get("against")}
+    while further:
+        found += sorted(key for key in further - known if key in parents)
+        known |= further
+        further = {parents[key] for key in further if parents.get(key)} - known
+    return found
+
+
+# ---- adding rows --------------------------------------------------------------------------------------------------
+
+
+def _add_study(connection: Connection, study: Cells, name: str) -> bool:
+    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have to be added."""
+    table, is_it = schema.studies, schema.studies.c.name == study["name"]
+    known = connection.execute(select(table).where(is_it).with_for_update()).one_or_none()
+    if known is not None and known.created != study["created"]:
+        raise StoreError(
+            f"{name} has another study {study['name']!r}, which was created at another time; import the bundle into a new results "
+            "folder (--results), or drop that study first"
+        )
+    if known is not None and known.updated >= study["updated"]:
+        return False
+    if known is None:
+        connection.execute(insert(table), [study])
+    else:
+        connection.execute(update(table).where(is_it).values(study))
+        for part in (schema.study_runs, schema.asked):
+            connection.execute(delete(part).where(part.c.study == study["name"]))
+    return True
+
+
+def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: str) -> tuple[set[str], int]:
+    """Add runs, and the training of those that are not finished here. Return the keys of these runs, and how many are new."""
+    table, fresh, added = schema.runs, set[str](), 0
+    for batch in _batched(rows):
+        query = select(table).where(table.c.key.in_([row["key"] for row in batch])).with_for_update()
+        known = {row.key: row for row in connection.execute(query)}
+        for row in batch:
+            old = known.get(row["key"])
+            if old is not None:
+                _require_same(row, old._mapping, SETTINGS, f"run {row['key']}", "settings", name)
+                if old.finished is not None or row["finished"] is None:
+                    continue
+                if old.worker is not None and not is_dead(old.worker, now - (old.heartbeat or 0.0)):
+                    raise StoreError(
+                        f"a worker is training run {row['key']} of {name} now, and the bundle has it finished; wait until the "
+                        "worker has finished, or stop it, and import the bundle again"
+                    )
+                values = {column: row[column] for column in ("step", "steps", "started", "finished", "error", "facts")}
+                connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
+            fresh.add(row["key"])
+        new = [row | CLAIM_OVER | {"deaths": 0} for row in batch if row["key"] not in known]
+        added += _insert(connection, table, new)
+    return fresh, added
+
+
+def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], name: str) -> int:
+    """Add scores or results of probes whose question has none yet. Raises `StoreError` if one has another result."""
+    compared, added = RESULTS[table.name], 0
+    columns = [table.c[column] for column in ("key", "question", *compared)]
+    for batch in _batched(rows):
+        keys, questions = ({row[part] for row in batch} for part in ("key", "question"))
+        query = select(*columns).where(and_(table.c.key.in_(keys), table.c.question.in_(questions)))
+        known = {(row.key, row.question): row for row in connection.execute(query)}
+        for row in batch:
+            if (old := known.get((row["key"], row["question"]))) is not None:
+                what = f"run {row['key']}, question {row['question']}"
+                _require_same(row, old._mapping, compared, what, "results", name)
+        added += _insert(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
+    return added
+
+
+def _require_same(new: Cells, old: Any, columns: Iterable[str], what: str, kind: str, name: str) -> None:
+    for column in columns:
+        if new[column] != old[column]:
+            values = f"{column} is {old[column]} here and {new[column]} in the bundle"
+            text = values if len(values) < 200 else f"{column} differs"
+            raise StoreError(
+                f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new results "
+                "folder (--results)"
+            )
+
+
+def _batched(rows: Iterable[Cells]) -> Iterator[list[Cells]]:
+    rows = iter(rows)
+    while batch := list(islice(rows, BATCH)):
+        yield batch
+
+
+def _insert(connection: Connection, table: Table, rows: Iterable[Cells]) -> int:
+    count = 0
+    for batch in _batched(rows):
+        connection.execute(insert(table), batch)
+        count += len(batch)
+    return count
