@@ -1,12 +1,14 @@
-"""`lengthwise export scores`, `curves` and `charts`."""
+"""`lengthwise export scores`, `curves`, `charts` and `model`."""
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lengthwise.store import open_results
 
@@ -108,6 +110,40 @@ def test_charts(here: Call, finished: Path, tmp_path: Path) -> None:
     plainly(
         here("export", "charts", "tiny", "--out", tmp_path / "file", "--results", finished, "--force"), "file exists"
     )
+
+
+def test_a_trained_model(here: Call, finished: Path, tmp_path: Path) -> None:
+    """The folder has the logits of the stored run when transformers loads it, and is written once."""
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'"
+    )
+    from lengthwise.store import open_folder
+    from lengthwise.studies.trained_models import load_model
+
+    with open_results(finished, create=False) as store:
+        row = store.runs("tiny")[0]
+    folder = tmp_path / "model"
+    ran = here("export", "model", row.key[:8], "--out", folder, "--results", finished)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[0] == f"{folder}: {row.label} on {row.task}, seed {row.seed}"
+    assert json.loads((folder / "lengthwise.json").read_text())["run"] == row.key
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model = load_model(open_folder(finished), row).model.eval()
+    tokens = torch.randint(0, loaded.config.vocab_size, (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(loaded(tokens).logits, model(tokens))
+    plainly(
+        here("export", "model", row.key, "--out", folder, "--results", finished),
+        "model exists, and nothing is overwritten",
+    )
+    plainly(
+        here("export", "model", "zzzz", "--out", tmp_path / "x", "--results", finished),
+        "no run has a key that starts with",
+    )
+    plainly(
+        here("export", "model", row.key, "--out", tmp_path / "none" / "x", "--results", finished), "there is no folder"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_unknown_exports_name_the_commands(here: Call) -> None:
