@@ -28,6 +28,8 @@ def make(folder, kind="llama", layers=1):
         config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
     elif kind == "gptj":
         config = transformers.GPTJConfig(vocab_size=size, n_embd=32, n_head=4, n_layer=layers, rotary_dim=4)
+    elif kind == "mamba":
+        config = transformers.MambaConfig(vocab_size=size, hidden_size=16, num_hidden_layers=layers, state_size=4)
     elif kind == "mixtral":
         more = {"intermediate_size": 64, "num_local_experts": 4, "num_key_value_heads": 4}
         config = transformers.MixtralConfig(vocab_size=size, **shape, **more)

@@ -20,7 +20,7 @@ from lengthwise.extend import apply
 from lengthwise.extend.apply import equivalent, extended_length, load_written, require_applicable, write_start
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, use
 from lengthwise.reach.methods import choice_for, choice_of, own_choice
-from tests.huggingface.models import COMMON, model_of
+from tests.huggingface.models import COMMON, FAMILIES, model_of
 
 NATIVE_METHODS = [
     "pi:factor=4",
@@ -99,10 +99,12 @@ def test_other_methods_keep_the_encoding_of_use(method: str, tmp_path: Path) -> 
         ("bloom", "nope", "lengthwise"),
         ("cohere", "yarn:factor=4", "native"),
         ("cohere2", "pi:factor=4", "native"),
+        ("mixtral", "yarn:factor=4", "native"),
+        ("phi3", "yarn:factor=4", "lengthwise"),
     ],
 )
 def test_other_families(family: str, method: str, form: str, tmp_path: Path) -> None:
-    model = other_model(family) if family.startswith("cohere") else model_of(family)
+    model = model_of(family) if family in FAMILIES else other_model(family)
     found, loaded = written(model, method, tmp_path / "out")
     assert found == form
     require_logits_of_use(loaded, model, method)

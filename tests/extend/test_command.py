@@ -318,6 +318,8 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
         (("tiny", "--methods", "nope", "--out", "tiny"), "tiny exists, and nothing is overwritten"),
         (("tiny", "--methods", "nope", "--out", "no/where"), "there is no folder"),
         (("missing", "--methods", "nope"), "missing does not exist"),
+        (("mamba", "--methods", "nope"), "MambaModel has no attention layers"),
+        (("images", "--methods", "nope"), "a gemma3 takes more than text"),
         (("empty", "--methods", "nope"), "empty has no config.json"),
         (("pickled", "--methods", "nope"), "a pickle can run code"),
         (("code", "--methods", "nope"), "code in the folder, auto_map, is never run"),
@@ -325,6 +327,8 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
 )
 def test_bad_input(words: tuple[str, ...], message: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "empty").mkdir()
+    if words[0] in ("mamba", "images"):
+        folder(place / words[0], {"mamba": "mamba", "images": "gemma3"}[words[0]])
     shutil.copytree(place / "tiny", place / "pickled")
     (place / "pickled" / "model.safetensors").rename(place / "pickled" / "pytorch_model.bin")
     change(

@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache, StaticCache
 
 from lengthwise.huggingface import unuse, use
-from tests.huggingface.models import COMMON, FAMILIES, answers, model_of, tokens
+from tests.huggingface.models import COMMON, FAMILIES, GEMMA3_LAYERS, answers, model_of, tokens
 
 
 def differences(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> dict[str, float]:
@@ -291,6 +291,34 @@ def test_the_own_encoding_of_models_with_another_layout(kind: str) -> None:
         before = model(tokens(), use_cache=False).logits
         after = use(model)(tokens(), use_cache=False).logits
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+
+
+def test_chunks_are_refused() -> None:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama4_text", **COMMON))
+    refused("layers of a llama4_text have chunked_attention; .* windows only", lambda: use(model, "alibi"))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("qwen2_moe", {"layer_types": GEMMA3_LAYERS, "use_sliding_window": True, "num_experts": 4}), ("phimoe", {})],
+)
+def test_windows_of_classes_that_tell_only_their_mask(kind: str, settings: dict[str, Any]) -> None:
+    """Among the packed rows is one with short documents, and one with a document that is longer than the window."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **{**COMMON, **settings, "sliding_window": 5})
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    short = torch.cat([torch.arange(4), torch.arange(5), torch.arange(5), torch.arange(3)])
+    positions = torch.stack([short, torch.cat([torch.arange(3), torch.arange(14)])])
+
+    def found() -> dict[str, torch.Tensor]:
+        packed = model(tokens(), position_ids=positions, use_cache=False).logits
+        return {"packed rows": packed, **answers(model)}
+
+    own = found()
+    use(model)
+    changes = differences(found(), own)
+    assert max(changes.values()) < 3e-5, changes
 
 
 def test_a_rotation_in_the_other_direction_is_refused() -> None:

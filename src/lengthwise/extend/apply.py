@@ -230,10 +230,17 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
     config = copy.deepcopy(model.config)
     config.rope_parameters = found if nested else found[""]
     config.max_position_embeddings = extended
+    if getattr(config, "head_dim", 0) is None:  # Mixtral leaves it open, and transformers' YaRN needs it
+        config.head_dim = head_dim_of(config)
     if hasattr(config, "original_max_position_embeddings"):  # Phi-3 reads it there
         config.original_max_position_embeddings = original_length(model)
     if hasattr(config, "auto_map"):  # it names code that is not copied, and that is not needed
         del config.auto_map
+    try:
+        with offline(), silent(native=False):
+            type(config).from_dict(config.to_dict())
+    except Exception:  # the class refuses the method: Phi-3 has LongRoPE only
+        return None
     return config
 
 

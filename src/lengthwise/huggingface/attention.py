@@ -7,6 +7,7 @@ of this call are, and what all layers with the same encoding share.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ class Tokens:
     """The tokens of one forward pass: `queries` new ones, which are the last of `keys` tokens.
 
     `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]: False for
-    padding; None without padding. `packed`: the position IDs begin anew at each document.
+    padding; None without padding. `packed`: the position IDs begin anew at each document. `shows(query, key)`: whether
+    transformers shows a key to a query, apart from padding, [b, number of queries].
 
     A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of a call is
     stored in the model, which several threads may use: `rotated_keys`, whether the cache stores rotated keys; and for an encoding
@@ -43,6 +45,7 @@ class Tokens:
     first_key: int
     visible: Tensor | None
     packed: bool
+    shows: Callable[..., Tensor] | None = None
     rotated_keys: bool = False
     x: Tensor | None = None
     past: Any = None
@@ -50,6 +53,7 @@ class Tokens:
     _modifiers: dict[tuple[PositionEncoding, bool], AttentionModifiers] = field(default_factory=dict)
     _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
     _plans: dict[tuple[PositionEncoding, bool, int | None, bool], Plan] = field(default_factory=dict)
+    _windows: dict[int, bool] = field(default_factory=dict)
 
     def to(self, *_: Any, **__: Any) -> "Tokens":
         """Return itself. MPT converts its mask to another type."""
@@ -133,6 +137,21 @@ class Tokens:
             self._spans[lengths] = span, documents
         return self._spans[lengths]
 
+    def window(self, size: int | None, device: torch.device) -> int | None:
+        """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees all keys.
+
+        Some classes of transformers (Qwen 2 MoE, Phi-MoE) tell their attention function of a window by the mask alone.
+        """
+        first = max(self.first_key + self.keys - self.queries, self.first_key + (size or 0))
+        last = self.first_key + self.keys
+        if size is None or self.shows is None or first >= last:
+            return None
+        if size not in self._windows:
+            query = torch.arange(first, last, device=device)[None]
+            # If documents are packed, a query may see none of the other documents, but then the window changes nothing.
+            self._windows[size] = not bool(self.shows(query, query - size).any())
+        return size if self._windows[size] else None
+
     def positions(self, position_ids: Tensor | None, by_index: Tensor) -> Tensor:
         """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from them.
 
@@ -199,16 +218,21 @@ def describe_tokens(
         raise ConfigError(
             "a model with an encoding of lengthwise supports no further mask function (or_mask, and_mask)"
         )
-    if mask_function is not None and q_length > 1:
+    shows = None if mask_function is None else partial(_shows, mask_function, batch_size)
+    if shows is not None and q_length > 1:
         query = torch.arange(q_offset, q_offset + q_length - 1, device=further.get("device"))[None]
-        row = torch.arange(batch_size, device=query.device)[:, None]
-        if bool(mask_function(row, torch.zeros_like(row), query, query + 1).any()):
+        if bool(shows(query, query + 1).any()):
             raise ConfigError(
                 "a model with an encoding of lengthwise must not show later tokens to a query; it has to be causal"
             )
     visible = None if attention_mask is None else attention_mask.expand(batch_size, -1)
     packed = not allow_is_causal_skip and attention_mask is None
-    return Tokens(q_length, kv_length, kv_offset, visible, packed)
+    return Tokens(q_length, kv_length, kv_offset, visible, packed, shows)
+
+
+def _shows(mask_function: Callable[..., Tensor], rows: int, query: Tensor, key: Tensor) -> Tensor:
+    row = torch.arange(rows, device=query.device)[:, None]
+    return mask_function(row, torch.zeros_like(row), query, key)
 
 
 def attention(
@@ -244,6 +268,8 @@ def attention(
             f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"
         )
     window, causal = further.get("sliding_window"), bool(getattr(layer, "is_causal", True))
+    if "sliding_window" not in further:
+        window = tokens.window(getattr(getattr(layer, "config", None), "sliding_window", None), query.device)
     if state.is_recomputed():
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
         tokens = tokens.without_results()

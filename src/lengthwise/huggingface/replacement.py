@@ -27,6 +27,8 @@ from lengthwise.models.conversion.weights import Layout
 ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
 """Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
 
+KINDS = ("full_attention", "sliding_attention", "linear_attention")  # of `layer_types`, with "attention" in their name
+
 
 class NoPositions(nn.Module):
     """Takes the place of a learned embedding of positions. It adds 0."""
@@ -96,6 +98,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         raise ConfigError(
             f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
         )
+    _require_known_masks(config)
     choice = own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding)
     choice.require_layers(len(layers))
     context = {
@@ -271,6 +274,15 @@ def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
             "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT are supported without it"
         )
     return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
+
+
+def _require_known_masks(config: Any) -> None:
+    """Raise `ConfigError` for layers that hide keys from queries in another way than by a window, such as chunks in Llama 4."""
+    for kind in getattr(config, "layer_types", None) or ():
+        if kind not in KINDS and ("attention" in kind or "sparse" in kind):
+            raise ConfigError(
+                f"layers of a {config.model_type} have {kind}; the encodings of lengthwise know causal attention and windows only"
+            )
 
 
 def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:

@@ -35,7 +35,7 @@ def own_choice(model: Any) -> Choice | None:
 
 def choice_for(model: Any, method: str) -> Choice:
     """Return the encoding of a method for a model, see `choice_of`."""
-    return choice_of(method, own_choice(model), int(model.config.num_hidden_layers))
+    return choice_of(method, own_choice(model), int(model.config.get_text_config().num_hidden_layers))
 
 
 def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Choice:
