@@ -173,6 +173,13 @@ def example(entry: Entry) -> str:
     return f"{head}\n{qkv}\nout = lengthwise.attend(q, k, v, {make})"
 
 
+def _initially(data: dict[str, Any]) -> str:
+    """Return what an encoding does that has no picture."""
+    if "frequencies" in data:
+        return "equals RoPE"
+    return "rotates by angles near 0, which depend on the content" if "angles" in data else "changes nothing"
+
+
 def page(entry: Entry, pictured: str | None) -> str:
     """Return the Markdown page of one encoding. `pictured`: the caption of its picture, if there is one."""
     docstring = docstring_parts(entry.cls)
@@ -180,7 +187,7 @@ def page(entry: Entry, pictured: str | None) -> str:
     if pictured:
         parts += [f"![{entry.name}: {pictured}](pictures/{entry.file}.svg)", f"*{pictured}*"]
     elif entry.data["learned"]:
-        parts += ["*There is no picture, because with its initial parameters this encoding changes nothing.*"]
+        parts += [f"*There is no picture, because with its initial parameters this encoding {_initially(entry.data)}.*"]
     parts += ["## Formula", *(_block(p) for p in docstring.formula)]
     parts += ["## What is learned", *_learned(entry), "## Settings", *_settings(entry.cls), "## Cost", *_cost(entry)]
     beyond = beyond_training(entry.cls)

@@ -37,8 +37,9 @@ def table_dtype(device: torch.device | str | None) -> torch.dtype:
 class Rotation:
     """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
 
-    Angles are in radians, [b|1, i|j, pairs]; None leaves q or k unrotated. A gain is a number or broadcasts to the
-    angle. `layout`: "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
+    heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the angle. `layout`:
+    "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
     """
 
     angle_q: Float[Tensor, "..."] | None = None
@@ -66,12 +67,21 @@ class Rotation:
         _require_float16_range(k, self.gain_k)
         return self._rotate("k", k)
 
+    def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
+        """Return keys or values, repeated if there are more groups of heads with angles of their own than heads of keys.
+
+        With grouped-query attention, query heads with different angles share a key, which each of them sees rotated by its own.
+        """
+        groups = 1 if self.angle_k is None else self.angle_k.shape[1]
+        heads = tensors[0].shape[1]
+        return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
+
     @property
     def same_for_keys(self) -> bool:
         """Whether queries and keys are known to have the same angles and gains, because they are the same tokens."""
         return self.angle_q is self.angle_k and self.gain_q is self.gain_k
 
-    def cos_sin(self, side: Literal["q", "k"], dtype: torch.dtype) -> Float[Tensor, "b t 2 pairs"] | None:
+    def cos_sin(self, side: Literal["q", "k"], dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"] | None:
         """Return cosines and sines of the queries or keys, times their gains. None if that side is not rotated."""
         angle, gain = (self.angle_q, self.gain_q) if side == "q" else (self.angle_k, self.gain_k)
         if angle is None:
@@ -89,13 +99,16 @@ class Rotation:
         cos_sin = self.cos_sin(side, compute)
         if cos_sin is None:
             return x
-        dims = 2 * cos_sin.shape[3]
+        dims = 2 * cos_sin.shape[4]
         rotary = (x if dims == x.shape[-1] else x[..., :dims]).to(compute)
-        out = _product(rotary, self._factors(side, cos_sin), self.layout).to(x.dtype)
+        factors = self._factors(side, cos_sin)
+        if cos_sin.shape[1] > 1:
+            factors = tuple(_for_each_head(factor, x.shape[1]) for factor in factors)
+        out = _product(rotary, factors, self.layout).to(x.dtype)
         return out if dims == x.shape[-1] else torch.cat([out, x[..., dims:]], -1)
 
     def _factors(self, side: str, cos_sin: Tensor) -> tuple[Tensor, ...]:
-        """Return the factors of `_product` with an axis for the heads."""
+        """Return the factors of `_product`."""
         if cos_sin.requires_grad:
             return _factors(cos_sin, self.layout)
         key = "both" if self.same_for_keys else side, cos_sin.dtype
@@ -106,7 +119,7 @@ class Rotation:
     def select(
         self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
     ) -> "Rotation":
-        """Return the rotation of some of the queries and keys, given functions that select them along axis 1.
+        """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
 
         None leaves that side unrotated. Cosines and sines that this rotation has computed are selected, too.
         """
@@ -122,7 +135,7 @@ class Rotation:
 
     def keys_from(self, start: int) -> "Rotation":
         """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
-        return self.select(None, lambda x: x[:, start:])
+        return self.select(None, lambda x: x[:, :, start:])
 
     def queries_only(self) -> "Rotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
@@ -133,11 +146,11 @@ def _selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | Non
     return None if select is None else select(x) if isinstance(x, Tensor) else x
 
 
-def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b t 2 pairs"]:
+def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
     cos, sin = angle.cos(), angle.sin()
     if gain is not None:
         cos, sin = cos * gain, sin * gain
-    return torch.stack([cos.to(dtype), sin.to(dtype)], 2)
+    return torch.stack([cos.to(dtype), sin.to(dtype)], 3)
 
 
 def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
@@ -155,13 +168,20 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
         )
 
 
-def _factors(cos_sin: Float[Tensor, "b t 2 pairs"], layout: str) -> tuple[Tensor, ...]:
-    cos, sin = cos_sin[:, None].unbind(3)
+def _factors(cos_sin: Float[Tensor, "b h t 2 pairs"], layout: str) -> tuple[Tensor, ...]:
+    cos, sin = cos_sin.unbind(3)
     if layout == "interleaved":
         return (torch.complex(cos, sin),)
     if cos.shape[2] == 1:
         return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
     return cos, sin
+
+
+def _for_each_head(x: Tensor, heads: int) -> Tensor:
+    groups = x.shape[1]
+    if heads % groups:
+        raise ConfigError(f"the angles of {groups} groups of heads need a multiple of {groups} heads, got {heads}")
+    return x if heads == groups else x.repeat_interleave(heads // groups, 1)
 
 
 def _product(x: Float[Tensor, "b h t dims"], factors: tuple[Tensor, ...], layout: str) -> Float[Tensor, "b h t dims"]:

@@ -28,6 +28,7 @@ MOST = 10_000_000  # numbers in one result: about a gigabyte while JSON is writt
 MOST_PARAMETERS = 50_000_000
 LARGEST = 2**53  # float64 represents whole numbers exactly up to it
 WIDEST = 10_000_000  # heads or dimensions
+_INPUT = "an input drawn from N(0, 1)"
 
 Data = dict[str, Any]
 
@@ -54,6 +55,8 @@ def inspect(
       number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position (xPos). Encodings that
       depend on the length also have `effective_length`, the length that they are scaled for at N, and `frequencies_trained`
       and `gain_trained`, the same at `train_length`.
+    - `angles` [h][pair][position] in radians if the rotation depends on content. `angles_given` states the input (random, with
+      `seed`).
     - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... if the encoding is
       bidirectional; `slopes` [h] if the bias is -slope times the distance; `buckets` [distance] and `buckets_ahead`. For
       Transformer-XL, the bias is the product of its vector v with each distance's vector, at the scale 1/sqrt(head_dim).
@@ -170,7 +173,7 @@ def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
 
 def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not isinstance(encoding, RotaryEncoding):
-        return {}
+        return {} if few.rotation is None else _angles(encoding, data)
 
     def at(length: int) -> tuple[list[Any], Any]:
         frequencies, gain = encoding.checked_frequencies(torch.tensor(length))
@@ -184,11 +187,19 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert rotation is not None
-        result["gain"] = {"query": _listed(rotation.gain_q[0]), "key": _listed(rotation.gain_k[0])}  # type: ignore[index]
+        result["gain"] = {"query": _listed(rotation.gain_q[0, 0]), "key": _listed(rotation.gain_k[0, 0])}  # type: ignore[index]
     if encoding.depends_on_length():
         result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))
         result["frequencies_trained"], result["gain_trained"] = at(data["train_length"])
     return result
+
+
+def _angles(encoding: PositionEncoding, data: Data) -> Data:
+    """Return the angles of a rotation that depends on content."""
+    afford(data, data["length"] * (data["num_heads"] * data["head_dim"] // 2 + data["d_model"]))
+    rotation = _modifiers(encoding, data, data["length"]).rotation
+    assert rotation is not None and rotation.angle_k is not None
+    return {"layout": rotation.layout, "angles": _listed(rotation.angle_k[0].mT), "angles_given": _INPUT}
 
 
 def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
@@ -271,7 +282,7 @@ def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
         assert isinstance(total, Tensor)
         result["bias"] = _causal(total)
         if encoding.reads_content():
-            result["bias_given"] = "an input drawn from N(0, 1)"
+            result["bias_given"] = _INPUT
     return result
 
 

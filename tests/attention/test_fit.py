@@ -118,11 +118,13 @@ def test_a_form_of_another_size_is_refused(form: Any, name: str, shape: str, bac
     [
         AttentionModifiers(values=(RelativeValues(Z(4, TOKENS, 7)),)),
         AttentionModifiers(gain=QueryGain(Z(2, 4, 5))),
-        AttentionModifiers(rotation=Rotation(Z(1, TOKENS, 5), Z(1, TOKENS, 5))),
-        AttentionModifiers(rotation=Rotation(Z(1, 5, 2), Z(1, TOKENS, 2))),
-        AttentionModifiers(rotation=Rotation(None, Z(3, TOKENS, 2))),
+        AttentionModifiers(rotation=Rotation(Z(1, 1, TOKENS, 5), Z(1, 1, TOKENS, 5))),
+        AttentionModifiers(rotation=Rotation(Z(1, 1, 5, 2), Z(1, 1, TOKENS, 2))),
+        AttentionModifiers(rotation=Rotation(None, Z(3, 1, TOKENS, 2))),
+        AttentionModifiers(rotation=Rotation(Z(1, 3, TOKENS, 2), None)),
+        AttentionModifiers(rotation=Rotation(Z(1, TOKENS, 2), None)),
     ],
-    ids=["values", "gain", "pairs", "queries", "batch"],
+    ids=["values", "gain", "pairs", "queries", "batch", "heads", "no axis for heads"],
 )
 def test_so_are_values_gains_and_rotations(modifiers: AttentionModifiers) -> None:
     with pytest.raises(ConfigError, match=r"has shape .*; it must be "):
@@ -149,7 +151,7 @@ def test_one_row_serves_all_heads() -> None:
 
 def test_a_model_refuses_too_many_frequencies() -> None:
     with pytest.raises(
-        ConfigError, match=r"^Rotation\.angle_q of Wide has shape \[1, 6, 4\]; it must be .* at most 2 pairs"
+        ConfigError, match=r"^Rotation\.angle_q of Wide has shape \[1, 1, 6, 4\]; it must be .* at most 2 pairs"
     ):
         decoder(Wide)(torch.zeros(2, 6, dtype=torch.long))
 
@@ -190,7 +192,7 @@ def test_a_table_on_another_device_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=rf"^{name} must be on the device of q, cpu, got meta$"):
             plan(AttentionModifiers(terms=(form,)), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
-    rotation = Rotation(torch.empty(1, TOKENS, 2, device="meta"), None)
+    rotation = Rotation(torch.empty(1, 1, TOKENS, 2, device="meta"), None)
     with pytest.raises(ConfigError, match=r"^Rotation\.angle_q must be on the device of q, cpu, got meta$"):
         plan(AttentionModifiers(rotation=rotation), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
 

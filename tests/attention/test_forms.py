@@ -38,7 +38,7 @@ def effects(span: Span) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor
     knots = torch.tensor([-0.3, 0.4], dtype=torch.float64)
     rows, long, vector, values, gain = leaf(1, n, D), leaf(H, 90, D), leaf(H, D), leaf(H, n, D), leaf(1, H, i)
     content, curves = leaf(B, H, i, 3), leaf(1, n, 3)
-    angle_q, angle_k = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
+    angle_q, angle_k = leaf(len(span.q), H, i, 2), leaf(len(span.k), G, span.k.shape[1], 2)
     total, all_of = leaf(B, 1, span.k.shape[1]), leaf(1, H, span.k.shape[1])
     progressive = PiecewiseLinearBias(slope, intercept, knots, u, w)
     return {

@@ -168,9 +168,10 @@ class Numbers:
     def rotation(self) -> Rotation:
         c = self.case
         pairs, rows = self.number(1, c.dim // 2), c.rows
-        gain = [0.5 + self.normal(rows, t, pairs).sigmoid() if self.number(0, 1) else None for t in (c.queries, c.keys)]
+        shapes = [(rows, *self.one_or(h), t, pairs) for h, t in ((c.heads, c.queries), (c.kv_heads, c.keys))]
+        gain = [0.5 + self.normal(*shape).sigmoid() if self.number(0, 1) else None for shape in shapes]
         made = self.leaf if self.number(0, 1) else self.normal  # a kernel may rotate by itself where nothing is learned
-        angles = [made(rows, c.queries, pairs), made(rows, c.keys, pairs)]
+        angles = [made(*shape) for shape in shapes]
         layout = "half" if c.rotation == "half" else "interleaved"
         return Rotation(*angles, *gain, layout=layout)
 

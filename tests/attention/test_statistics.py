@@ -64,7 +64,8 @@ def rewritten(span):
 
 
 def turned(span):
-    turn = Rotation(new(*span.q.shape, 2), new(*span.k.shape, 2), 1.3, torch.rand(*span.k.shape, 1).double() + 0.5)
+    (rows, i), j = span.q.shape, span.k.shape[1]
+    turn = Rotation(new(rows, H, i, 2), new(rows, 1, j, 2), 1.3, torch.rand(rows, 1, j, 1).double() + 0.5)
     gain = QueryGain(new(B, 1, span.q.shape[1]), bidirectional=True)
     return AttentionModifiers(
         rotation=turn, gain=gain, terms=(ToeplitzBias(new(1, 9), -4),), values=(RelativeValues(new(1, 5, D)),)

@@ -221,7 +221,7 @@ class FloatAngles(RoPE):
 
     def modifiers(self, span):
         f = self.frequencies(torch.tensor(span.length)).float()
-        return AttentionModifiers(rotation=Rotation(span.q[..., None].float() * f, span.k[..., None].float() * f))
+        return AttentionModifiers(rotation=Rotation(*(p[:, None, :, None].float() * f for p in (span.q, span.k))))
 
 
 class RoundedSlowAngles(RoundedAngles):
@@ -259,7 +259,7 @@ class FloatLogN(LogN):
     """Angles in float32 where no shift shows it: the logits go by the position anyway."""
 
     def _angles_and_gain(self, positions, own, length):
-        return positions[..., None].float() * self.frequencies(torch.tensor(1)).float(), None
+        return positions[:, None, :, None].float() * self.frequencies(torch.tensor(1)).float(), None
 
 
 class Bent(DynamicNTK):
@@ -267,7 +267,7 @@ class Bent(DynamicNTK):
 
     def _angles_and_gain(self, positions, own, length):
         angle, gain = super()._angles_and_gain(positions, own, length)
-        return angle + 1e-3 * positions[..., None].double() ** 1.5, gain
+        return angle + 1e-3 * positions[:, None, :, None].double() ** 1.5, gain
 
 
 class OfTheLongest(DynamicNTK):

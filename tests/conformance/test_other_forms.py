@@ -113,8 +113,9 @@ class Stretched(RoPE):
 
     def modifiers(self, span):
         f = self.frequencies(torch.tensor(span.length))
-        gain = lambda p: torch.exp(1e-7 * p[..., None] * f)  # noqa: E731
-        turn = Rotation(span.q[..., None] * f, span.k[..., None] * f, 1 / gain(span.q), gain(span.k), self.layout)
+        angles = [p[:, None, :, None] * f for p in (span.q, span.k)]
+        gains = torch.exp(-1e-7 * angles[0]), torch.exp(1e-7 * angles[1])
+        turn = Rotation(*angles, *gains, self.layout)
         return AttentionModifiers(
             rotation=turn,
             terms=(ToeplitzBias(-0.1 * torch.arange(span.length).double().sqrt()[None].expand(self.num_heads, -1)),),

@@ -21,7 +21,7 @@ from lengthwise.values import ArgumentError
 from tests.unchecked import with_fields
 
 HEADS, TOKENS, DIMS = 2, 6, 8
-ANGLES = torch.ones(1, TOKENS, 2)
+ANGLES = torch.ones(1, 1, TOKENS, 2)
 TABLE = ToeplitzBias(torch.zeros(1, TOKENS))
 
 
@@ -199,7 +199,11 @@ def test_frequencies_in_half_precision_are_refused() -> None:
             (with_fields(ToeplitzBias(torch.zeros(1, 1)), table=torch.zeros(1, TOKENS, dtype=torch.complex64)),),
             "ToeplitzBias.table .*complex64",
         ),
-        ("gain", with_fields(QueryGain(ANGLES), gain=torch.ones(1, 1, TOKENS).long()), "QueryGain.gain .*int64"),
+        (
+            "gain",
+            with_fields(QueryGain(ANGLES[..., 0]), gain=torch.ones(1, 1, TOKENS).long()),
+            "QueryGain.gain .*int64",
+        ),
     ],
     ids=range(5),
 )

@@ -69,7 +69,7 @@ def test_dynamic_yarn_gives_each_document_its_own_length() -> None:
     together = made.modifiers(Span(at, at, 70, length_q=own, length_k=own)).rotation
     alone = [made.modifiers(Span.of(size)).rotation for size in sizes]
     for name in ("angle_q", "gain_q", "angle_k", "gain_k"):
-        expected = torch.cat([getattr(one, name) for one in alone], 1)
+        expected = torch.cat([getattr(one, name) for one in alone], 2)
         assert torch.equal(getattr(together, name), expected), name
     assert together.gain_q.unique().tolist() == [1.0, pytest.approx(1 + 0.1 * math.log(70 / 16))]
 

@@ -167,7 +167,7 @@ def _by_position(modifiers: forms.AttentionModifiers) -> list[tuple[Tensor, int]
     """Return the tensors with an entry for each query or key, and the axis of these entries."""
     r, tensors = modifiers.rotation, []
     if r is not None:
-        tensors += [(x, 1) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
+        tensors += [(x, 2) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
     tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     return tensors if modifiers.gain is None else [*tensors, (modifiers.gain.gain, 2)]
 
@@ -184,8 +184,14 @@ def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.Attentio
         for term in modifiers.terms
     )
     if gain is not None:
-        gain = replace(gain, gain=select_q(gain.gain.transpose(1, 2)).transpose(1, 2))
-    return replace(modifiers, rotation=rotation and rotation.select(select_q, select_k), terms=terms, gain=gain)
+        gain = replace(gain, gain=_of_tokens(select_q)(gain.gain))
+    rotation = rotation and rotation.select(_of_tokens(select_q), _of_tokens(select_k))
+    return replace(modifiers, rotation=rotation, terms=terms, gain=gain)
+
+
+def _of_tokens(select: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a function that selects along axis 2, behind the heads."""
+    return lambda x: select(x.transpose(1, 2)).transpose(1, 2)
 
 
 def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor], Tensor]:

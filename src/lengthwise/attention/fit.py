@@ -43,11 +43,11 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
                 _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device, _ANGLE_DTYPES)
         if angle is None:
             continue
-        fits = angle.ndim == 3 and len(angle) in (1, len(q)) and angle.shape[1] == tokens
-        if not fits or 2 * angle.shape[2] > q.shape[3]:
+        fits = angle.ndim == 4 and len(angle) in (1, len(q)) and angle.shape[2] == tokens
+        if not fits or q.shape[1] % angle.shape[1] or 2 * angle.shape[3] > q.shape[3]:
             raise ConfigError(
-                f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, {tokens} tokens, at "
-                f"most {q.shape[3] // 2} pairs of dimensions]"
+                f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, a divisor of the "
+                f"{q.shape[1]} heads, {tokens} tokens, at most {q.shape[3] // 2} pairs of dimensions]"
             )
 
 

@@ -14,7 +14,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import content_of, is_transformed
-from lengthwise.forms import AttentionModifiers
+from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.span import Span
 
 
@@ -24,6 +24,7 @@ class Plan:
 
     backend: str
     run: Callable[..., Tensor]
+    rotation: Rotation | None = None
 
     def __call__(
         self,
@@ -39,6 +40,8 @@ class Plan:
         `scale`: the factor of the logits. Default: 1/sqrt(head_dim).
         """
         refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
+        if self.rotation is not None:
+            k, v = self.rotation.key_heads(k, v)
         return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
 
 
@@ -69,7 +72,7 @@ def plan(
             b for b in BACKENDS.values() if (b.supports_transforms if transformed else b.is_worthwhile(modifiers, mask))
         ]
         chosen = next(b for b in candidates if not b.unsupported_reason(modifiers, span, mask, q))
-        return Plan(chosen.name, chosen.prepare(modifiers, span, mask))
+        return Plan(chosen.name, chosen.prepare(modifiers, span, mask), modifiers.rotation)
     check_backend(backend)
     if not BACKENDS[backend].supports_transforms and is_transformed():
         raise ConfigError(
@@ -81,7 +84,7 @@ def plan(
         raise ConfigError(
             f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one that does"
         )
-    return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
+    return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask), modifiers.rotation)
 
 
 def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
@@ -111,10 +114,12 @@ def no_gradients(backend: str, device: torch.device | str) -> str | None:
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """Return the modifiers with the terms that the encoding computes from the features of the tokens."""
+    """Return the modifiers with the terms and the rotation that the encoding computes from the features of the tokens."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
-    terms = content_of(encoding, features, span, documents)
-    return replace(modifiers, terms=(*modifiers.terms, *terms))
+    computed = content_of(encoding, features, span, documents)
+    rotation = next((form for form in computed if isinstance(form, Rotation)), modifiers.rotation)
+    terms = tuple(form for form in computed if not isinstance(form, Rotation))
+    return replace(modifiers, terms=(*modifiers.terms, *terms), rotation=rotation)
 
 
 def check_backend(backend: str) -> str:

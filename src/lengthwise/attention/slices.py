@@ -74,7 +74,7 @@ def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -
 def _slice_angle(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:
     if angle is None:
         return None, None
-    return angle[:, tokens], gain.expand_as(angle)[:, tokens] if isinstance(gain, Tensor) else gain
+    return angle[:, :, tokens], gain.expand_as(angle)[:, :, tokens] if isinstance(gain, Tensor) else gain
 
 
 def _slice_gain(gain: forms.QueryGain | None, rows: slice) -> forms.QueryGain | None:

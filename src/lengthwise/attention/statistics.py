@@ -121,6 +121,8 @@ def measure(
     edges = doubling(span.distance_bound, mask.causal) if bins.edges is None else require_ascending(bins.edges)
     shares = query_shares(q, queries)
     modifiers = replace(modifiers, values=())  # they do not change the weights
+    if modifiers.rotation is not None:
+        (k,) = modifiers.rotation.key_heads(k)
     backends = BACKENDS.values()
     backend = next(b for b in backends if not b.statistics_unsupported_reason(modifiers, span, mask, q))
     counts = min(first, mask.keys), min(last, mask.keys)  # a kernel's counts have 64 bits

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise import attention
-from lengthwise.attention import BACKENDS, Mask, TokenInfo, attend, no_gradients, plan
+from lengthwise.attention import BACKENDS, Mask, TokenInfo, attend, no_gradients, plan, with_content
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers
@@ -215,10 +215,12 @@ def run(
 
 
 def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
-    """Return the encoding's modifiers, including the terms that depend on the content `x` [b, j, c]."""
+    """Return the encoding's modifiers, including what depends on the content `x` [b, j, c]."""
     modifiers = encoding.modifiers(span)
-    content = encoding.content(encoding.features(x), span, None) if encoding.reads_content() else ()
-    return replace(modifiers, terms=(*modifiers.terms, *content))
+    if not encoding.reads_content():
+        return modifiers
+    mask = Mask(span.q.shape[1], span.k.shape[1])
+    return with_content(modifiers, encoding, encoding.features(x), span, mask)
 
 
 @torch.no_grad()

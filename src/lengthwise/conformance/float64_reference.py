@@ -2,7 +2,9 @@
 
 import cmath
 import math
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -41,19 +43,23 @@ def output(
     """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own span.
 
     `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the layer's
-    input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. Terms that depend on content also depend on the
-    tokens between query and key, so they are evaluated once for the whole sequence. So are transforms of whole rows of
+    input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends on the
+    tokens between query and key, so it is evaluated once for the whole sequence. So are transforms of whole rows of
     logits.
     """
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
     content_terms: list[DenseBias | CumulativeBias | ContentBias] = []
+    rotations: list[Rotation] = []
     if encoding.reads_content():
         all_positions = positions.expand(batch, -1)
-        terms = encoding.content(encoding.features(x), Span(all_positions, all_positions, length), documents)
-        content_terms = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
-        assert len(content_terms) == len(terms), "content terms must be DenseBias, CumulativeBias or ContentBias"
+        computed = encoding.content(encoding.features(x), Span(all_positions, all_positions, length), documents)
+        rotations = [form for form in computed if isinstance(form, Rotation)]
+        content_terms = [term for term in computed if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
+        assert len(content_terms) + len(rotations) == len(computed), (
+            "content terms must be Rotation, DenseBias, CumulativeBias or ContentBias"
+        )
     for b in range(batch):
         ids = positions[b].tolist()
         lengths = document_lengths[b : b + 1]
@@ -65,6 +71,8 @@ def output(
             query, key, distance = torch.tensor([[ids[i]]]), torch.tensor([[ids[j]]]), ids[i] - ids[j]
             span = Span(query, key, length, length_q=lengths[:, i : i + 1], length_k=lengths[:, j : j + 1])
             modifiers_of[i, j] = modifiers = encoding.modifiers(span)
+            for rotation in rotations:
+                modifiers = replace(modifiers, rotation=_of_pair(rotation, heads, (b, i, j)))
             for h in range(heads):
                 logit = pair(modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), distance, scale)
                 for term in content_terms:
@@ -87,11 +95,31 @@ def output(
     return out
 
 
+def _of_pair(rotation: Rotation, heads: int, pair: tuple[int, int, int]) -> Rotation:
+    """Return the rotation of one query and one key, for each head."""
+    row, i, j = pair
+
+    def entry(x: Any, token: int) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        x = x[row if len(x) > 1 else 0][None, :, token : token + 1]
+        return x.repeat_interleave(heads // x.shape[1], 1)
+
+    r = rotation
+    return replace(
+        r,
+        angle_q=entry(r.angle_q, i),
+        angle_k=entry(r.angle_k, j),
+        gain_q=entry(r.gain_q, i),
+        gain_k=entry(r.gain_k, j),
+    )
+
+
 def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
     """Return the logit of one query and one key, before softmax and before any transform."""
     rotated_q, rotated_k = q, k
     if (r := modifiers.rotation) is not None:
-        rotated_q, rotated_k = turn(q, r, r.angle_q, r.gain_q), turn(k, r, r.angle_k, r.gain_k)
+        rotated_q, rotated_k = turn(q, r, head, r.angle_q, r.gain_q), turn(k, r, head, r.angle_k, r.gain_k)
     total = scale * math.fsum(a * b for a, b in zip(rotated_q, rotated_k, strict=True))
     if modifiers.gain:
         total *= float(modifiers.gain.gain[0, head if modifiers.gain.gain.shape[1] > 1 else 0, 0])
@@ -134,12 +162,13 @@ def _content_bias(
     return math.fsum(a * b for a, b in zip(term.content[b, h, i].tolist(), entry, strict=True))
 
 
-def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
-    """Return one vector rotated by an angle [1, 1, pairs] in radians, and multiplied by the gain."""
+def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
+    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the gain."""
     if angle is None:
         return x
-    angles = angle.flatten().tolist()
-    gains = torch.as_tensor(1.0 if gain is None else gain, dtype=torch.float64).expand_as(angle).flatten().tolist()
+    entry = 0, head if angle.shape[1] > 1 else 0, 0
+    angles = angle[entry].tolist()
+    gains = torch.as_tensor(1.0 if gain is None else gain, dtype=torch.float64).expand_as(angle)[entry].tolist()
     out, pairs = list(x), len(angles)
     for p, (radians, factor) in enumerate(zip(angles, gains, strict=True)):
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)

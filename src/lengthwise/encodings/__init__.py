@@ -19,6 +19,7 @@ from lengthwise.encodings.fox import FoX
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.encodings.kerple_power import KerplePower
 from lengthwise.encodings.learned import Learned
+from lengthwise.encodings.lerope import LeRoPE
 from lengthwise.encodings.llama3 import Llama3
 from lengthwise.encodings.log_n import LogN
 from lengthwise.encodings.longrope import LongRoPE
@@ -27,8 +28,10 @@ from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 from lengthwise.encodings.p_rope import PRoPE
 from lengthwise.encodings.pi import PI
+from lengthwise.encodings.repo import RePo
 from lengthwise.encodings.rope import RoPE
 from lengthwise.encodings.sandwich import Sandwich
+from lengthwise.encodings.selective_rope import SelectiveRoPE
 from lengthwise.encodings.shaw import Shaw
 from lengthwise.encodings.sinusoidal import Sinusoidal
 from lengthwise.encodings.t5 import T5
@@ -54,6 +57,9 @@ ENCODINGS = Registry(
         DynamicYaRN,
         Llama3,
         LongRoPE,
+        LeRoPE,
+        RePo,
+        SelectiveRoPE,
         Shaw,
         TransformerXL,
         ALiBi,
@@ -85,6 +91,7 @@ __all__ = [
     "FoX",
     "KerpleLog",
     "KerplePower",
+    "LeRoPE",
     "Learned",
     "Llama3",
     "LogN",
@@ -94,9 +101,11 @@ __all__ = [
     "NoPE",
     "PRoPE",
     "PositionEncoding",
+    "RePo",
     "RoPE",
     "RotaryEncoding",
     "Sandwich",
+    "SelectiveRoPE",
     "Shaw",
     "Sinusoidal",
     "TransformerXL",

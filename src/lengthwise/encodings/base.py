@@ -75,11 +75,12 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
 
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-    ) -> tuple[Term, ...]:
+    ) -> tuple[Term | Rotation, ...]:
         """Return the terms that follow from the features of all j keys, in addition to those of `modifiers`.
 
-        The queries are the last i of the j tokens. `documents` has the document of each key, or is None if all keys
-        belong to one document. A token's terms must not depend on tokens of other documents.
+        One of them may be a rotation, which takes the place of that of `modifiers`. The queries are the last i of the j tokens.
+        `documents` has the document of each key, or is None if all keys belong to one document. What a token gets must not
+        depend on tokens of other documents, nor on later tokens.
         """
         return ()
 
@@ -235,7 +236,8 @@ class RotaryEncoding(PositionEncoding):
             document_lengths = torch.tensor(length, device=positions.device)
         frequencies, gain = self.checked_frequencies(document_lengths)
         angle = positions[..., None] * frequencies
-        return angle, gain.expand(*angle.shape[:-1], -1) if isinstance(gain, Tensor) else gain
+        gain = gain.expand(*angle.shape[:-1], -1)[:, None] if isinstance(gain, Tensor) else gain
+        return angle[:, None], gain
 
     def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
         """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`.

@@ -43,9 +43,8 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
             raise wrong_return(encoding, "modifiers", expected, value)
     for name, forms in _TUPLES.items():
         _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
-    layout = modifiers.rotation.layout if modifiers.rotation else "half"
-    if layout not in ("interleaved", "half"):
-        raise wrong_return(encoding, "modifiers", "a Rotation whose layout is 'interleaved' or 'half'", layout)
+    if modifiers.rotation:
+        _require_layout(encoding, "modifiers", modifiers.rotation)
     return replace(modifiers, encoding=type(encoding).__name__)
 
 
@@ -68,11 +67,16 @@ def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[
 
 def content_of(
     encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-) -> tuple[Term, ...]:
-    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms."""
-    terms = encoding.content(features, span, documents)
-    _require_forms(encoding, "content", "", terms, _TUPLES["terms"])
-    return terms
+) -> tuple[Term | Rotation, ...]:
+    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms, with at most one rotation."""
+    forms = encoding.content(features, span, documents)
+    _require_forms(encoding, "content", "", forms, (*_TUPLES["terms"], Rotation))
+    rotations = [form for form in forms if isinstance(form, Rotation)]
+    if len(rotations) > 1:
+        raise wrong_return(encoding, "content", "a tuple of forms with at most one Rotation", rotations[1])
+    for rotation in rotations:
+        _require_layout(encoding, "content", rotation)
+    return forms
 
 
 def embedded(
@@ -115,6 +119,11 @@ def _require_forms(
     if wrong:
         names = ", ".join(form.__name__ for form in forms)
         raise wrong_return(encoding, method, f"{prefix} a tuple of forms ({names})".strip(), wrong[0])
+
+
+def _require_layout(encoding: PositionEncoding, method: str, rotation: Rotation) -> None:
+    if rotation.layout not in ("interleaved", "half"):
+        raise wrong_return(encoding, method, "a Rotation whose layout is 'interleaved' or 'half'", rotation.layout)
 
 
 def _is_real(value: object) -> bool:

@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.encodings.arguments import require_input
-from lengthwise.encodings.base import MAX_DISTANCES, PositionEncoding
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.documents import cumulative_sum
 from lengthwise.forms import CumulativeBias, table_dtype
 from lengthwise.span import Span
 
@@ -53,24 +54,4 @@ class FoX(PositionEncoding):
         self, features: Float[Tensor, "b j h"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[CumulativeBias, ...]:
         log_f = features.to(table_dtype(features.device)).mT
-        return (CumulativeBias(log_f.cumsum(-1) if documents is None else _document_cumsum(log_f, documents)),)
-
-
-def _document_cumsum(x: Float[Tensor, "b h j"], documents: Int[Tensor, "#b j"]) -> Float[Tensor, "b h j"]:
-    """Return the cumulative sum of `x` within each document.
-
-    It depends only on that document's numbers, to the last bit and also for NaN. So sums of 1, 2, 4, ... tokens are added up
-    (a parallel prefix sum) and never reach before the first token of the document.
-    """
-    sorted_documents, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
-    is_first = F.pad(sorted_documents[:, 1:] != sorted_documents[:, :-1], (1, 0))
-    index = torch.arange(x.shape[2], device=x.device)
-    start = (is_first * index).cummax(1).values[:, None]
-    order = order[:, None].expand_as(x)
-    total = x.gather(2, order)
-    # A compiled graph serves all lengths, so it has as many steps as the longest needs.
-    steps = MAX_DISTANCES.bit_length() if torch.compiler.is_compiling() else (x.shape[2] - 1).bit_length()
-    for source in (index - 2**n for n in range(steps)):
-        addend = total.gather(2, source.clamp(min=0).expand_as(x))
-        total = total + torch.where(source >= start, addend, 0.0)
-    return torch.zeros_like(x).scatter(2, order, total)
+        return (CumulativeBias(cumulative_sum(log_f, documents)),)

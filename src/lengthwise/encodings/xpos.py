@@ -41,7 +41,7 @@ class XPos(RoPE):
     The paper's blockwise causal attention for long sequences is a mask, and not part of this class.
 
     >>> rotation = XPos(head_dim=8, max_length=513).modifiers(Span.of(513)).rotation
-    >>> rotation.gain_q[0, 512] * rotation.gain_k[0, 0]  # one scale base apart: ζ
+    >>> rotation.gain_q[0, 0, 512] * rotation.gain_k[0, 0, 0]  # one scale base apart: ζ
     tensor([0.2857, 0.4643, 0.6429, 0.8214], dtype=torch.float64)
     """
 
@@ -78,7 +78,7 @@ class XPos(RoPE):
         rotation = super().modifiers(span).rotation
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
-        power_q, power_k = ((p - centre).to(zeta.dtype)[..., None] / self.scale_base for p in (span.q, span.k))
+        power_q, power_k = ((p - centre).to(zeta.dtype)[:, None, :, None] / self.scale_base for p in (span.q, span.k))
         rotation = replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
         return AttentionModifiers(rotation=rotation)
 

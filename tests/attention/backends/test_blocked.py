@@ -106,7 +106,8 @@ def rewritten(span, way=False):
     )
     one, of_one = progressive(span)
     total = leaf(B, H, span.k.shape[1])
-    table, angle_q, angle_k = leaf(H, 6), leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
+    (rows, i), j = span.q.shape, span.k.shape[1]
+    table, angle_q, angle_k = leaf(H, 6), leaf(rows, 1, i, 2), leaf(rows, G, j, 2)
 
     def function(logits, q, visible, scale, some):
         shares = logits.masked_fill(~visible, -math.inf).softmax(-1)
@@ -114,7 +115,7 @@ def rewritten(span, way=False):
         return logits + a.to(q.dtype).sin() * shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
 
     modifiers = AttentionModifiers(
-        rotation=Rotation(angle_q, angle_k, torch.full((1, 1, 2), 1.2), 0.9),
+        rotation=Rotation(angle_q, angle_k, torch.full((1, 1, 1, 2), 1.2), 0.9),
         terms=(
             DenseBias(dense, bidirectional=way),
             ToeplitzBias(table, -2),
@@ -130,7 +131,8 @@ def rewritten(span, way=False):
 
 def turned(span):
     table, gain = leaf(H, 5), leaf(1, H, span.q.shape[1])
-    angle_q, angle_k, vector = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2), leaf(H, D)
+    (rows, i), j = span.q.shape, span.k.shape[1]
+    angle_q, angle_k, vector = leaf(rows, H, i, 2), leaf(rows, 1, j, 2), leaf(H, D)
     terms = (ToeplitzBias(table, -2), KeyBias(vector), RelativeKeyBias(leaf(1, 5, D), -2))
     turn = Rotation(angle_q, angle_k, 1.3, 0.7, "half")
     modifiers = AttentionModifiers(rotation=turn, gain=QueryGain(gain, bidirectional=True), terms=terms)

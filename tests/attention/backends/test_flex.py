@@ -56,7 +56,7 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[AttentionModifiers, lis
     dense, shared = leaf(B, H, i, j), leaf(1, 1, i, j)
     total, totals = leaf(1, H, j), leaf(B, 1, j)
     content, band, wide = leaf(B, H, i, 3), leaf(H, n, 3), leaf(1, 200, 3)
-    angle_q, angle_k = leaf(rows, i, 2), leaf(rows, j, 2)
+    angle_q, angle_k = leaf(rows, H, i, 2), leaf(rows, G, j, 2)
     made = {count: pieces(span, heads, count) for count, heads in ((1, H), (2, 1), (8, H), (30, H))}
     return {
         "nothing": (AttentionModifiers(), []),

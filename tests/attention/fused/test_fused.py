@@ -31,6 +31,7 @@ from lengthwise.forms import (
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+from lengthwise.values import ConfigError
 from tests.pairwise import pairwise
 
 fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
@@ -536,8 +537,8 @@ def rotation(shape, layout, pairs, rows, sides, gains):
     b, _, _, i, j, _ = shape
     torch.manual_seed(2)
     rows = b if rows else 1
-    angles = [torch.randn(rows, t, pairs, dtype=WIDE) * 9 if s in sides else None for t, s in ((i, "q"), (j, "k"))]
-    tensors = [torch.rand(rows, t, n, dtype=WIDE) + 0.5 for t, n in ((i, pairs), (j, 1))]
+    angles = [torch.randn(rows, 1, t, pairs, dtype=WIDE) * 9 if s in sides else None for t, s in ((i, "q"), (j, "k"))]
+    tensors = [torch.rand(rows, 1, t, n, dtype=WIDE) + 0.5 for t, n in ((i, pairs), (j, 1))]
     return Rotation(*angles, *{"tensors": tensors, "numbers": [1.3, 0.7], "none": [None, None]}[gains], layout=layout)
 
 
@@ -619,7 +620,7 @@ def test_halves_are_rotated_in_float32(dtype, layout):
 
 
 def test_angles_that_are_learned_have_gradients():
-    angles = [torch.randn(1, t, 4, dtype=WIDE).requires_grad_() for t in (9, 12)]
+    angles = [torch.randn(1, h, t, 4, dtype=WIDE).requires_grad_() for h, t in ((2, 9), (1, 12))]
     results = []
     for backend in (fused, reference):
         qkv, weight = inputs(2, 2, 1, 9, 12, 8)
@@ -632,7 +633,7 @@ def test_angles_that_are_learned_have_gradients():
 
 @pytest.mark.parametrize("backend", [fused, reference])
 def test_learned_angles_have_gradients_after_a_call_without(backend):
-    angle = torch.randn(1, 9, 4, dtype=WIDE).requires_grad_()
+    angle = torch.randn(1, 1, 9, 4, dtype=WIDE).requires_grad_()
     (q, k, v), _ = inputs(1, 1, 1, 9, 9, 8)
     attend = backend.prepare(AttentionModifiers(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
     with torch.no_grad():
@@ -644,24 +645,40 @@ def test_learned_angles_have_gradients_after_a_call_without(backend):
 
 
 @pytest.mark.parametrize(
-    "shapes", [((1, 20, 2), (1, 20, 4)), ((1, 20, 4), (1, 20, 2)), ((1, 1, 4), (1, 1, 4)), ((6, 20, 4), (1, 20, 4))]
+    "shapes",
+    [
+        ((1, 1, 20, 2), (1, 1, 20, 4)),
+        ((1, 1, 20, 4), (1, 1, 20, 2)),
+        ((1, 1, 1, 4), (1, 1, 1, 4)),
+        ((6, 1, 20, 4), (1, 1, 20, 4)),
+        ((1, 4, 20, 4), (6, 2, 20, 4)),
+        ((6, 4, 20, 4), (1, 1, 20, 4)),
+    ],
 )
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_rotations_that_differ_by_side_or_are_the_same_for_all_tokens(layout, shapes):
+def test_rotations_that_differ_by_side_or_head_or_are_the_same_for_all_tokens(layout, shapes):
     torch.manual_seed(2)
     modifiers = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
-    (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
+    (q, k, v), _ = inputs(6, 4, 2, 20, 20, 8)
     got, wanted = (b.prepare(modifiers, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("shapes", [((1, 20, 2), (1, 20, 8)), ((3, 20, 4), (3, 20, 4)), ((1, 20, 99), (1, 20, 99))])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 1, 20, 2), (1, 1, 20, 8)),
+        ((3, 1, 20, 4), (3, 1, 20, 4)),
+        ((1, 1, 20, 99), (1, 1, 20, 99)),
+        ((1, 2, 20, 4), (1, 1, 20, 4)),
+    ],
+)
 def test_rotations_that_do_not_fit_are_errors(shapes):
     """Not read past their end."""
     modifiers = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
     (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
     for backend in (fused, reference):
-        with pytest.raises(RuntimeError, match=r"unflatten|must match"):
+        with pytest.raises((RuntimeError, ConfigError), match=r"unflatten|must match|need a multiple of 2 heads"):
             backend.prepare(modifiers, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3)
 
 
@@ -672,7 +689,7 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
     cpu.forced_target = target
     i = 130
     modifiers = AttentionModifiers(
-        rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0))
+        rotation=Rotation(torch.ones(1, 1, i, 8), torch.ones(1, 1, i, 8), 1.0, torch.full((1, 1, i, 1), 2.0))
     )
     plain, weight = inputs(1, 2, 1, i, i, 16, torch.float32)
     results = []
@@ -743,7 +760,7 @@ def test_what_it_refuses():
     table, vector = torch.zeros(1, 3, 4), torch.zeros(1, 4)
     pieces = PiecewiseLinearBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
     assert "DenseBias" in str(why_not(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
-    turned = Rotation(torch.zeros(1, 3, 1), torch.zeros(1, 3, 1))
+    turned = Rotation(torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1))
     assert "KeyBias together with a Rotation" in str(
         why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
     )

@@ -196,14 +196,15 @@ def _attend(
 def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
     """Return the operator's arguments for a rotation.
 
-    None if there is none, if its angles need a gradient, or if it rotates other dims of q than of k.
+    None if there is none, if its angles need a gradient or differ between heads, or if it rotates other dims of q than of k.
     """
     if rotation is None:
         return None
-    cos_sin_q, cos_sin_k = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
-    sides = [x for x in (cos_sin_q, cos_sin_k) if x is not None]
-    if any(x.requires_grad or x.shape[3] != sides[0].shape[3] for x in sides):
+    both = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
+    sides = [x for x in both if x is not None]
+    if any(x.requires_grad or x.shape[1] > 1 or x.shape[4] != sides[0].shape[4] for x in sides):
         return None
+    cos_sin_q, cos_sin_k = (None if x is None else x[:, 0] for x in both)
     return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
 
 

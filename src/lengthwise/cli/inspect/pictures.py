@@ -28,6 +28,7 @@ def pictures(data: Data, description: str) -> list["RenderableType"]:
     parts: list[RenderableType] = [_heading(data, description)]
     for key, draw in (
         ("frequencies", _rotation),
+        ("angles", _angles),
         ("slopes", _slopes),
         ("buckets", _buckets),
         ("coordinate", _coordinate),
@@ -117,6 +118,16 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
 
 def _slopes(data: Data, key: str) -> list["RenderableType"]:
     return note_lines([f"slopes, nats per token: {', '.join(figure(s, 6) for s in data['slopes'])}"])
+
+
+def _angles(data: Data, key: str) -> list["RenderableType"]:
+    """Return curves over positions for the fastest and the slowest pair of every head."""
+    last = data["head_dim"] // 2 - 1
+    parts: list[RenderableType] = []
+    for pair in dict.fromkeys((0, last)):
+        title = f"angle of pair {pair}, radians (given {data['angles_given']}), at position"
+        parts += [*([""] if parts else []), *draw_curves(title, [head[pair] for head in data["angles"]], "head")]
+    return parts
 
 
 def _buckets(data: Data, key: str) -> list["RenderableType"]:

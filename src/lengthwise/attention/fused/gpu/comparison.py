@@ -146,7 +146,8 @@ class Call:
             knots = _knots(slope.shape[1]).to(slope)
             terms.append(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale))
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
-        rotation = Rotation(span.q[..., None] * frequency, span.k[..., None] * frequency) if self.rotated else None
+        angle_q, angle_k = (x[:, None, :, None] * frequency for x in (span.q, span.k))
+        rotation = Rotation(angle_q, angle_k) if self.rotated else None
         return AttentionModifiers(rotation=rotation, terms=tuple(terms))
 
 

@@ -1,0 +1,89 @@
+"""SelectiveRoPE: every token turns queries and keys by angles that are computed from the content."""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.documents import cumulative_sum, shifted
+from lengthwise.encodings.rope import RoPE
+from lengthwise.forms import Rotation, table_dtype
+from lengthwise.span import Span
+
+
+class SelectiveRoPE(PositionEncoding):
+    """Pair p of q_t and k_t is rotated by base^(-2p/d) · (φ_1 + ... + φ_t) radians, φ_s = c_0 y_s + ... + c_w-1 y_s-w+1.
+
+    φ, c and y have a number for each head and pair, and w is the `width` of this causal convolution. y_s = A B u_s, where u_s is
+    the attention layer's input at token s, of which each head's d_model / num_heads numbers are divided by the square root of the
+    sum of their squares and 1e-6. B has `rank` rows. Both sums go over the tokens of one document. So the product of q_i and k_j
+    depends on the phase φ_j+1 + ... + φ_i of the tokens between them. If all φ are 1, this is RoPE at the positions 1, 2, 3, ...
+    All weights are initialized from N(0, 0.02^2), so a new model rotates very little. Position IDs are not used.
+
+    Beyond the training length: phases add up over more tokens and reach angles never seen in training.
+
+    Source: Movahedi et al. 2025, "Selective Rotary Position Embedding".
+    Code: timurcarstensen/selective-rope, modules/rotary.py, as its language models use it (low rank, `rank` 32, `width` 4, no
+    gate, no bias).
+    Differs: the code has no grouped-query attention; here heads that share a key rotate it each by their own angle. It adds up
+    phases in float32, whose rounding error grows with the number of tokens; here they are added up in float64.
+
+    >>> selective = SelectiveRoPE(num_heads=1, head_dim=2, d_model=1, rank=1, width=2)
+    >>> _ = selective.A.data.fill_(1.0), selective.B.data.fill_(1.0), selective.c.data.copy_(torch.tensor([[[1.0, 0.5]]]))
+    >>> y = selective.features(torch.tensor([[[3.0], [-3.0], [3.0]]]))     # 1, -1, 1; φ = 1, -0.5, 0.5
+    >>> (rotation,) = selective.content(y, Span.of(3), None)
+    >>> rotation.angle_k.flatten().detach()
+    tensor([1.0000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+
+    shared_across_layers: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        head_dim: int,
+        d_model: int,
+        rank: int = 32,
+        width: int = 4,
+        base: float = 500_000.0,
+        layout: Literal["interleaved", "half"] = "interleaved",
+    ):
+        super().__init__()
+        require_positive_int("SelectiveRoPE", rank=rank, width=width)
+        if d_model % num_heads:
+            raise ConfigError(
+                f"SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of the "
+                f"input, got {d_model} and {num_heads}"
+            )
+        self.rope = RoPE(head_dim=head_dim, base=base, layout=layout)
+        self.num_heads, self.head_dim, self.base, self.layout = num_heads, head_dim, base, layout
+        self.A = nn.Parameter(torch.randn(num_heads, head_dim // 2, rank) * 0.02)
+        self.B = nn.Parameter(torch.randn(rank, d_model) * 0.02)
+        self.c = nn.Parameter(torch.randn(num_heads, head_dim // 2, width) * 0.02)
+
+    def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t hp"]:
+        """Return y of every head and pair, concatenated."""
+        require_input("SelectiveRoPE", x, self.B.shape[1])
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(dtype).unflatten(-1, (self.num_heads, -1))
+            u = x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+            return F.linear(F.linear(u.flatten(-2), self.B.to(dtype)), self.A.to(dtype).flatten(0, 1))
+
+    def content(
+        self, features: Float[Tensor, "b j hp"], span: Span, documents: Int[Tensor, "#b j"] | None
+    ) -> tuple[Rotation, ...]:
+        y = features.to(table_dtype(features.device)).mT  # [b, hp, j]
+        weights = self.c.to(y.dtype).flatten(0, 1)
+        phase = y * weights[:, :1]
+        for n in range(1, weights.shape[1]):
+            phase = phase + shifted(y, n, documents) * weights[:, n : n + 1]
+        angle = cumulative_sum(phase, documents).unflatten(1, self.c.shape[:2]).mT  # [b, h, j, pairs]
+        angle = angle * self.rope.frequencies(torch.tensor(1, device=y.device))
+        return (Rotation(angle[:, :, -span.q.shape[1] :], angle, layout=self.layout),)
