@@ -309,7 +309,10 @@ def _rotation(data: Data) -> list[Panel]:
 
 def _match(data: Data) -> list[float]:
     """Return <q, k> at each distance divided by <q, k> without rotation, for q = k with the same norm in every pair."""
-    pairs, gain = HEAD_DIM // 2, data["gain"]
+    pairs, gain = (
+        max(HEAD_DIM // 2, len(data["frequencies"])),
+        data["gain"],
+    )  # a polar rotation has as many pairs as dims
     products = []
     for distance in range(LENGTH):
         if isinstance(gain, dict):

@@ -17,12 +17,13 @@ that few of the distances between them occur; every distance that occurs is then
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
@@ -40,6 +41,9 @@ class Rotation:
     Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
     heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the angle. `layout`:
     "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+
+    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims, and the
+    rotated vectors have twice as many dims. They begin with the first number of each pair.
     """
 
     angle_q: Float[Tensor, "..."] | None = None
@@ -48,6 +52,7 @@ class Rotation:
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
+    polar: bool = False
     # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this rotation. (A
     # `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
     _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
@@ -57,12 +62,12 @@ class Rotation:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+    def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
         """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
         return self._rotate("q", q)
 
-    def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
+    def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
         """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
         return self._rotate("k", k)
@@ -75,6 +80,10 @@ class Rotation:
         groups = 1 if self.angle_k is None else self.angle_k.shape[1]
         heads = tensors[0].shape[1]
         return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
+
+    def dims(self, angle: Tensor) -> int:
+        """Return the number of dims of q or k that its angle rotates."""
+        return angle.shape[-1] * (1 if self.polar else 2)
 
     @property
     def same_for_keys(self) -> bool:
@@ -99,6 +108,10 @@ class Rotation:
         cos_sin = self.cos_sin(side, compute)
         if cos_sin is None:
             return x
+        if self.polar:
+            cos, sin = (_for_each_head(part, x.shape[1]) for part in cos_sin.unbind(3))
+            magnitude = softplus(x.to(compute))
+            return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
         dims = 2 * cos_sin.shape[4]
         rotary = (x if dims == x.shape[-1] else x[..., :dims]).to(compute)
         factors = self._factors(side, cos_sin)
@@ -125,7 +138,7 @@ class Rotation:
         """
         angle_q, gain_q = _selected(select_q, self.angle_q), _selected(select_q, self.gain_q)
         angle_k, gain_k = _selected(select_k, self.angle_k), _selected(select_k, self.gain_k)
-        selected = Rotation(angle_q, angle_k, gain_q, gain_k, self.layout, self.bidirectional)
+        selected = replace(self, angle_q=angle_q, angle_k=angle_k, gain_q=gain_q, gain_k=gain_k)
         for (sides, dtype), x in self._cos_sin_cache.items():
             if select_q and sides != "k":
                 selected._cos_sin_cache["q", dtype] = select_q(x)
@@ -369,6 +382,13 @@ class AttentionModifiers:
         """The names of the forms that are not defined for keys after the query."""
         forms = [self.rotation, *self.terms, *self.values, self.logit_transform, self.gain]
         return [type(form).__name__ for form in forms if form and not _is_bidirectional(form)]
+
+    @property
+    def caches_rotated_keys(self) -> bool:
+        """Whether a cache should store rotated keys: a rotation does not make them wider, and no term reads unrotated keys."""
+        if self.rotation is None or self.rotation.polar:
+            return False
+        return not any(isinstance(term, KeyBias) for term in self.terms)
 
     @property
     def bidirectional(self) -> bool:

@@ -173,7 +173,7 @@ def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
 
 def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not isinstance(encoding, RotaryEncoding):
-        return {} if few.rotation is None else _angles(encoding, data)
+        return {} if few.rotation is None else _other_rotation(encoding, data)
 
     def at(length: int) -> tuple[list[Any], Any]:
         frequencies, gain = encoding.checked_frequencies(torch.tensor(length))
@@ -194,12 +194,16 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
     return result
 
 
-def _angles(encoding: PositionEncoding, data: Data) -> Data:
-    """Return the angles of a rotation that depends on content."""
-    afford(data, data["length"] * (data["num_heads"] * data["head_dim"] // 2 + data["d_model"]))
-    rotation = _modifiers(encoding, data, data["length"]).rotation
+def _other_rotation(encoding: PositionEncoding, data: Data) -> Data:
+    """Return the angles of a rotation that depends on content, or the frequencies of one that does not."""
+    length = data["length"] if encoding.reads_content() else 2
+    afford(data, length * (data["num_heads"] * data["head_dim"] + data["d_model"]))
+    rotation = _modifiers(encoding, data, length).rotation
     assert rotation is not None and rotation.angle_k is not None
-    return {"layout": rotation.layout, "angles": _listed(rotation.angle_k[0].mT), "angles_given": _INPUT}
+    layout = "polar" if rotation.polar else rotation.layout
+    if encoding.reads_content():
+        return {"layout": layout, "angles": _listed(rotation.angle_k[0].mT), "angles_given": _INPUT}
+    return {"layout": layout, "frequencies": _listed(rotation.angle_k[0, 0].diff(dim=0)[0]), "gain": 1.0}
 
 
 def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:

@@ -86,7 +86,7 @@ def cases(draw: st.DrawFn) -> Case:
         positions=draw(st.sampled_from(["", "", "gaps", "restart", "no order", "far"])),
         rows=draw(st.sampled_from([1, batch])),
         terms=draw(st.sampled_from(sums)),
-        rotation=draw(st.sampled_from(["", "", "interleaved", "half"])),
+        rotation=draw(st.sampled_from(["", "", "interleaved", "half", "polar"])),
         gain=draw(st.booleans()),
         values=draw(st.sampled_from([0, 0, 1, 2])) if known_to == "reference" else 0,
         logit_transform=known_to == "reference" and draw(st.sampled_from([False, False, True])),
@@ -167,13 +167,14 @@ class Numbers:
 
     def rotation(self) -> Rotation:
         c = self.case
-        pairs, rows = self.number(1, c.dim // 2), c.rows
+        polar = c.rotation == "polar"
+        pairs, rows = c.dim if polar else self.number(1, c.dim // 2), c.rows
         shapes = [(rows, *self.one_or(h), t, pairs) for h, t in ((c.heads, c.queries), (c.kv_heads, c.keys))]
         gain = [0.5 + self.normal(*shape).sigmoid() if self.number(0, 1) else None for shape in shapes]
         made = self.leaf if self.number(0, 1) else self.normal  # a kernel may rotate by itself where nothing is learned
         angles = [made(*shape) for shape in shapes]
         layout = "half" if c.rotation == "half" else "interleaved"
-        return Rotation(*angles, *gain, layout=layout)
+        return Rotation(*angles, *gain, layout=layout, polar=polar)
 
     def term(self, name: str) -> Term:
         c = self.case

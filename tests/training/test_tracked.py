@@ -23,6 +23,8 @@ NUMBERS = {
     "KerpleLog": ["r1", "r2"],
     "KerplePower": ["r1", "r2"],
     "DAPE": ["r1", "r2"],
+    "LeRoPE": ["α"],
+    "PoPE": ["δ"],
 }
 
 

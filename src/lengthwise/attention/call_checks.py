@@ -97,8 +97,8 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
         raise ConfigError(
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
         )
-    angle = modifiers.rotation.angle_q if modifiers.rotation else None
-    if angle is not None and (dims := 2 * angle.shape[-1]) > q.shape[-1]:
+    rotation = modifiers.rotation
+    if rotation and rotation.angle_q is not None and (dims := rotation.dims(rotation.angle_q)) > q.shape[-1]:
         raise ConfigError(f"{name} rotates {dims} dims, and q has {q.shape[-1]}; use {name}(head_dim={q.shape[-1]})")
     head_dim = getattr(encoding, "head_dim", q.shape[-1])
     if head_dim != q.shape[-1]:  # it would silently rotate only the first dims

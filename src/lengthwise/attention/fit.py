@@ -44,10 +44,13 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
         if angle is None:
             continue
         fits = angle.ndim == 4 and len(angle) in (1, len(q)) and angle.shape[2] == tokens
-        if not fits or q.shape[1] % angle.shape[1] or 2 * angle.shape[3] > q.shape[3]:
+        dims, polar = q.shape[3], modifiers.rotation.polar
+        fits = fits and not q.shape[1] % angle.shape[1]
+        if not fits or (angle.shape[3] != dims if polar else 2 * angle.shape[3] > dims):
+            width = f"{dims} dimensions" if polar else f"at most {dims // 2} pairs of dimensions"
             raise ConfigError(
                 f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, a divisor of the "
-                f"{q.shape[1]} heads, {tokens} tokens, at most {q.shape[3] // 2} pairs of dimensions]"
+                f"{q.shape[1]} heads, {tokens} tokens, {width}]"
             )
 
 

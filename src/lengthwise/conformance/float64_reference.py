@@ -169,6 +169,11 @@ def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: 
     entry = 0, head if angle.shape[1] > 1 else 0, 0
     angles = angle[entry].tolist()
     gains = torch.as_tensor(1.0 if gain is None else gain, dtype=torch.float64).expand_as(angle)[entry].tolist()
+    if rotation.polar:
+        turned = [math.log1p(math.exp(n)) * cmath.exp(1j * radians) for n, radians in zip(x, angles, strict=True)]
+        return [z.real * g for z, g in zip(turned, gains, strict=True)] + [
+            z.imag * g for z, g in zip(turned, gains, strict=True)
+        ]
     out, pairs = list(x), len(angles)
     for p, (radians, factor) in enumerate(zip(angles, gains, strict=True)):
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)

@@ -139,12 +139,17 @@ def _pairs(
         if not exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables
             return
         rotations: list[Any] = [low.modifiers(span).rotation, exact.modifiers(span).rotation]
-        # With angles of 0, a rotation of ones returns its gain.
+        # With angles of 0, a rotation of ones returns its gain. (A polar one returns softplus(1) and 0, and has no gain.)
         gain_only = replace(rotations[1], angle_q=0 * rotations[1].angle_q, angle_k=0 * rotations[1].angle_k)
         ones = torch.ones_like(q, dtype=torch.float64)
         for what, x in (("query", q), ("key", k)):  # a KV cache holds rotated keys in the model's dtype
             actual, expected, gain = (getattr(r, f"rotate_{what}") for r in (*rotations, gain_only))
-            yield f"a rotated {what}", actual(x), expected(x.double()), gain(ones)
+            yield (
+                f"a rotated {what}",
+                actual(x),
+                expected(x.double()),
+                torch.ones(()) if rotations[1].polar else gain(ones),
+            )
 
 
 def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:

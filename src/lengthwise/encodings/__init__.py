@@ -28,6 +28,7 @@ from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 from lengthwise.encodings.p_rope import PRoPE
 from lengthwise.encodings.pi import PI
+from lengthwise.encodings.pope import PoPE
 from lengthwise.encodings.repo import RePo
 from lengthwise.encodings.rope import RoPE
 from lengthwise.encodings.sandwich import Sandwich
@@ -58,6 +59,7 @@ ENCODINGS = Registry(
         Llama3,
         LongRoPE,
         LeRoPE,
+        PoPE,
         RePo,
         SelectiveRoPE,
         Shaw,
@@ -100,6 +102,7 @@ __all__ = [
     "NTKByParts",
     "NoPE",
     "PRoPE",
+    "PoPE",
     "PositionEncoding",
     "RePo",
     "RoPE",

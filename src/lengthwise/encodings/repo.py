@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.arguments import require_input, require_positive_int
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope import pair_frequencies, require_rotary
 from lengthwise.forms import Rotation, table_dtype
 from lengthwise.span import Span
 
@@ -53,10 +53,10 @@ class RePo(PositionEncoding):
         layout: Literal["interleaved", "half"] = "interleaved",
     ):
         super().__init__()
+        require_rotary("RePo", head_dim, base)
         if rank is not None:
             require_positive_int("RePo", rank=rank)
         rank = max(1, d_model // 8) if rank is None else rank
-        self.rope = RoPE(head_dim=head_dim, base=base, layout=layout)
         self.head_dim, self.base, self.layout = head_dim, base, layout
         self.U, self.V = nn.Parameter(torch.empty(rank, d_model)), nn.Parameter(torch.empty(rank, d_model))
         self.w = nn.Parameter(torch.empty(num_heads, rank))
@@ -75,5 +75,5 @@ class RePo(PositionEncoding):
         self, features: Float[Tensor, "b j h"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[Rotation, ...]:
         z = features.to(table_dtype(features.device)).mT
-        angle = z[..., None] * self.rope.frequencies(torch.tensor(1, device=z.device))
+        angle = z[..., None] * pair_frequencies(self.head_dim, self.base, z.device)
         return (Rotation(angle[:, :, -span.q.shape[1] :], angle, layout=self.layout),)

@@ -71,8 +71,20 @@ class RoPE(RotaryEncoding):
         return super().check(settings)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        pair = torch.arange(0, self.rotary_dims, 2, dtype=table_dtype(length.device), device=length.device)
-        return self.base ** -(pair / self.rotary_dims)
+        return pair_frequencies(self.rotary_dims, self.base, length.device)
+
+
+def pair_frequencies(dims: int, base: float, device: torch.device) -> Float[Tensor, " pairs"]:
+    """Return base^(-2p/dims) of each pair p, in radians."""
+    pair = torch.arange(0, dims, 2, dtype=table_dtype(device), device=device)
+    return base ** -(pair / dims)
+
+
+def require_rotary(what: str, head_dim: int, base: object) -> None:
+    """Raise `ConfigError` unless a whole head can be rotated in pairs. `what` starts the message."""
+    require_positive(what, base=base)
+    if head_dim % 2:
+        raise ConfigError(f"{what}: head_dim must be even, because dimensions are rotated in pairs, got {head_dim}")
 
 
 def require_factor(what: str, factor: object) -> None:

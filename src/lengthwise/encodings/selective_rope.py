@@ -11,7 +11,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings.arguments import require_input, require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import cumulative_sum, shifted
-from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope import pair_frequencies, require_rotary
 from lengthwise.forms import Rotation, table_dtype
 from lengthwise.span import Span
 
@@ -55,13 +55,13 @@ class SelectiveRoPE(PositionEncoding):
         layout: Literal["interleaved", "half"] = "interleaved",
     ):
         super().__init__()
+        require_rotary("SelectiveRoPE", head_dim, base)
         require_positive_int("SelectiveRoPE", rank=rank, width=width)
         if d_model % num_heads:
             raise ConfigError(
                 f"SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of the "
                 f"input, got {d_model} and {num_heads}"
             )
-        self.rope = RoPE(head_dim=head_dim, base=base, layout=layout)
         self.num_heads, self.head_dim, self.base, self.layout = num_heads, head_dim, base, layout
         self.A = nn.Parameter(torch.randn(num_heads, head_dim // 2, rank) * 0.02)
         self.B = nn.Parameter(torch.randn(rank, d_model) * 0.02)
@@ -85,5 +85,5 @@ class SelectiveRoPE(PositionEncoding):
         for n in range(1, weights.shape[1]):
             phase = phase + shifted(y, n, documents) * weights[:, n : n + 1]
         angle = cumulative_sum(phase, documents).unflatten(1, self.c.shape[:2]).mT  # [b, h, j, pairs]
-        angle = angle * self.rope.frequencies(torch.tensor(1, device=y.device))
+        angle = angle * pair_frequencies(self.head_dim, self.base, y.device)
         return (Rotation(angle[:, :, -span.q.shape[1] :], angle, layout=self.layout),)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
-from lengthwise.forms import KeyBias, Rotation
+from lengthwise.forms import Rotation
 from lengthwise.huggingface.attention import Tokens
 from lengthwise.span import Span
 
@@ -49,8 +49,7 @@ def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> boo
             tensor.detach().zero_()
         device = torch.device("cpu")
     with torch.device(device):
-        modifiers = modifiers_of(encoding, Span.of(1, device=device))
-    return modifiers.rotation is not None and not any(isinstance(term, KeyBias) for term in modifiers.terms)
+        return modifiers_of(encoding, Span.of(1, device=device)).caches_rotated_keys
 
 
 def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

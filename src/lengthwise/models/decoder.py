@@ -18,7 +18,7 @@ from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
-from lengthwise.forms import AttentionModifiers, KeyBias
+from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
 from lengthwise.positions import consecutive
@@ -317,10 +317,9 @@ class _Attention:
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
         self.watch = watch
         self.modifiers = modifiers_of(encoding, span) if cache is None else cache.encodings.modifiers(encoding, span)
-        self.rotation = self.modifiers.rotation if cache is not None else None
-        if any(isinstance(term, KeyBias) for term in self.modifiers.terms):
-            self.rotation = None  # this term needs unrotated keys
-        if self.rotation and cache is not None:  # the cache stores rotated keys
+        rotates_keys = cache is not None and self.modifiers.caches_rotated_keys
+        self.rotation = self.modifiers.rotation if rotates_keys else None
+        if self.rotation and cache is not None:
             self.new_keys = self.rotation.keys_from(cache.length - mask.queries)
             self.modifiers = replace(self.modifiers, rotation=self.rotation.queries_only())
         self.plan: Plan | None = None

@@ -11,6 +11,7 @@ from operator import index
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -63,6 +64,10 @@ class Fused(Backend):
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
         products = vector_terms(modifiers)
+        if modifiers.rotation and modifiers.rotation.polar and (q.is_cuda or products):
+            return "a polar Rotation makes q and k wider than v" + " together with vectors of distances" * bool(
+                products
+            )
         for terms in (toeplitz_terms(modifiers), products):
             if reason := gap([(term.table, term.first) for term in terms]):
                 return reason
@@ -184,7 +189,9 @@ def _attend(
     if changes_q_or_k:
         q, k = _transformed(modifiers, rotation, q, k)
     if vectors is None:
-        out, _ = operator.attend(q, k, v, arguments)
+        width = v.shape[3]  # a polar rotation has made q and k wider, and the kernel has one width for all
+        out, _ = operator.attend(q, k, F.pad(v, (0, q.shape[3] - width)) if q.shape[3] > width else v, arguments)
+        out = out[..., :width]
     else:
         content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
         biases, _, geometry, *_ = arguments
@@ -196,9 +203,10 @@ def _attend(
 def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
     """Return the operator's arguments for a rotation.
 
-    None if there is none, if its angles need a gradient or differ between heads, or if it rotates other dims of q than of k.
+    None if there is none, if it is polar, if its angles need a gradient or differ between heads, or if it rotates other dims of q
+    than of k.
     """
-    if rotation is None:
+    if rotation is None or rotation.polar:
         return None
     both = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
     sides = [x for x in both if x is not None]

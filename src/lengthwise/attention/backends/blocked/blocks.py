@@ -153,7 +153,7 @@ class BlockedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
-        out, row_max, row_sum = torch.empty_like(q), q.new_empty(*q.shape[:3], 1), q.new_empty(*q.shape[:3], 1)
+        row_max, row_sum, out = (q.new_empty(*q.shape[:3], width) for width in (1, 1, v.shape[3]))
         shared, per_row, values = blocks.bind(tensors)
         for block, parts in blocks.split(q):
             shared_sum = _sum(shared, block, q.dtype)

@@ -1,0 +1,136 @@
+"""Rotations that are computed from content, have learned numbers, or are polar: where another encoding says the same."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from lengthwise import attend
+from lengthwise.attention import TokenInfo
+from lengthwise.config import ConfigError
+from lengthwise.encodings import LeRoPE, PoPE, PositionEncoding, RePo, RoPE, SelectiveRoPE
+from lengthwise.encodings.documents import shifted
+
+DOCUMENTS = torch.tensor([[1, 2, 1, 1, 2, 2, 1, 2, 1]])
+
+
+def inputs(kv_heads: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return tuple(torch.randn(1, heads, 9, 8, dtype=torch.float64) for heads in (2, kv_heads, kv_heads))
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("documents", [None, DOCUMENTS])
+def test_repo_whose_positions_are_those_of_the_tokens_is_rope(layout: str, documents: Tensor | None) -> None:
+    repo = RePo(num_heads=2, head_dim=8, d_model=1, rank=1, layout=layout).double()
+    for weight in (repo.U, repo.V, repo.w):
+        torch.nn.init.ones_(weight)
+    position = torch.arange(9, dtype=torch.float64)
+    x = position.sqrt()  # silu(x) x grows with x; its inverse is found by Newton's method
+    for _ in range(60):
+        error = torch.nn.functional.silu(x) * x - position
+        s = x.sigmoid()
+        x = (x - error / (2 * x * s + x * x * s * (1 - s) + 1e-30)).clamp(min=0.0)
+    tokens = TokenInfo(documents=documents, x=x[None, :, None])
+    got = attend(*inputs(), repo, tokens=tokens)
+    rope = RoPE(head_dim=8, base=500_000.0, layout=layout)
+    wanted = attend(*inputs(), rope, tokens=TokenInfo(position[None].long(), documents))
+    torch.testing.assert_close(got, wanted, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("documents", [None, DOCUMENTS])
+def test_selective_rope_whose_phases_are_1_is_rope(documents: Tensor | None) -> None:
+    selective = SelectiveRoPE(num_heads=2, head_dim=8, d_model=2, rank=1, width=1).double()
+    for weight in (selective.A, selective.c):
+        torch.nn.init.ones_(weight)
+    selective.B.data.copy_(torch.tensor([[1.0, 0.0]]))
+    tokens = TokenInfo(documents=documents, x=torch.full((1, 9, 2), 1e9, dtype=torch.float64))
+    got = attend(*inputs(), selective, tokens=tokens)
+    wanted = attend(*inputs(), RoPE(head_dim=8, base=500_000.0), tokens=TokenInfo(documents=documents))
+    torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
+
+
+def content() -> dict[str, PositionEncoding]:
+    torch.manual_seed(1)
+    made = {
+        "RePo": RePo(num_heads=2, head_dim=8, d_model=6, rank=3).double(),
+        "SelectiveRoPE": SelectiveRoPE(num_heads=2, head_dim=8, d_model=6, rank=3).double(),
+    }
+    for encoding in made.values():
+        for parameter in encoding.parameters():
+            torch.nn.init.normal_(parameter)
+    return made
+
+
+@pytest.mark.parametrize("name", content())
+@pytest.mark.parametrize("backend", ["reference", "fused", "blocked", "sdpa"])
+def test_heads_that_share_a_key_rotate_it_each_by_their_own_angle(name: str, backend: str) -> None:
+    encoding, (q, k, v) = content()[name], inputs(kv_heads=1)
+    tokens = TokenInfo(x=torch.randn(1, 9, 6, dtype=torch.float64))
+    got = attend(q, k, v, encoding, tokens=tokens, backend=backend)
+    repeated = (x.expand(-1, 2, -1, -1) for x in (k, v))
+    torch.testing.assert_close(got, attend(q, *repeated, encoding, tokens=tokens, backend="reference"))
+
+
+def test_every_third_token_before_in_its_document() -> None:
+    x = torch.arange(1.0, 10.0)[None, None]
+    assert shifted(x, 3, None)[0, 0].tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert shifted(x, 30, None).sum() == 0
+    #                                           1  2  1  1  2  2  1  2  1
+    assert shifted(x, 2, DOCUMENTS)[0, 0].tolist() == [0, 0, 0, 1, 0, 2, 3, 5, 4]
+    other = torch.where(DOCUMENTS[:, None] == 1, x, math.nan)
+    at = DOCUMENTS[0] == 1
+    assert torch.equal(shifted(other, 2, DOCUMENTS)[..., at], shifted(x, 2, DOCUMENTS)[..., at])
+
+
+def test_learned_frequencies_learn() -> None:
+    lerope = LeRoPE(head_dim=8)
+    q, k, v = inputs()
+    wanted = attend(q, k, v, RoPE(head_dim=8))
+    torch.testing.assert_close(attend(q, k, v, lerope), wanted, atol=1e-14, rtol=0)
+    attend(q, k, v, lerope).sum().backward()
+    assert bool((lerope.alpha.grad != 0).all())
+
+
+@pytest.mark.parametrize(("clamp", "moves"), [(True, False), (False, True)])
+def test_a_phase_past_its_bound_is_stuck_if_it_is_clamped(clamp: bool, moves: bool) -> None:
+    pope = PoPE(num_heads=2, head_dim=8, clamp=clamp)
+    with torch.no_grad():
+        pope.delta.fill_(0.1)
+    attend(*inputs(), pope).sum().backward()
+    assert bool((pope.delta.grad != 0).all()) == moves
+
+
+def test_phases_repeat_after_a_turn() -> None:
+    results = []
+    for shift in (0.0, 2 * math.pi):
+        pope = PoPE(num_heads=2, head_dim=8, clamp=False).double()
+        with torch.no_grad():
+            pope.delta.copy_(torch.linspace(-3, 3, 16).double().view(2, 8) + shift)
+        results.append(attend(*inputs(), pope))
+    torch.testing.assert_close(*results, atol=1e-12, rtol=0)
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(
+        ConfigError, match="RePo: head_dim must be even, because dimensions are rotated in pairs, got 7"
+    ):
+        RePo(num_heads=2, head_dim=7, d_model=14)
+    with pytest.raises(ConfigError, match=r"SelectiveRoPE: d_model must be a multiple of num_heads.*, got 15 and 2"):
+        SelectiveRoPE(num_heads=2, head_dim=8, d_model=15)
+
+    class Two(RePo):
+        def content(self, features, span, documents):  # type: ignore[no-untyped-def]
+            return super().content(features, span, documents) * 2
+
+    q, k, v = inputs()
+    with pytest.raises(ConfigError, match=r"Two.*content.* must return a tuple of forms with at most one Rotation"):
+        attend(
+            q, k, v, Two(num_heads=2, head_dim=8, d_model=4).double(), tokens=TokenInfo(x=torch.zeros(1, 9, 4).double())
+        )
+    with pytest.raises(
+        ConfigError, match=r"RePo has shape \[1, 3, 9, 4\]; it must be \[1 or 1 batch, a divisor of the 2 heads"
+    ):
+        repo = RePo(num_heads=3, head_dim=8, d_model=4).double()
+        attend(q, k, v, repo, tokens=TokenInfo(x=torch.zeros(1, 9, 4).double()))
