@@ -12,6 +12,7 @@ from lengthwise.positions import Digits, Randomized
 from lengthwise.probes.measuring.trained_run import TrainedRun
 from lengthwise.probes.position_shift import PositionShift, PositionShiftQuestion
 from lengthwise.probes.position_shift.measure import declares_invariance, measure, require
+from lengthwise.span import Span
 from lengthwise.tasks import Addition, Copy, LinearRegression, Text
 from lengthwise.training.setup import build
 
@@ -41,7 +42,7 @@ def invariant() -> list[type]:
 
 
 def rotates(model: Decoder) -> bool:
-    return any(hasattr(encoding, "frequencies") and hasattr(encoding, "gain") for encoding in model.encodings)
+    return any(encoding.modifiers(Span.of(1)).rotation is not None for encoding in model.encodings)
 
 
 @pytest.mark.parametrize("make", invariant(), ids=lambda make: make.__name__)
