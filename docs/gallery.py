@@ -317,7 +317,8 @@ def listing(listed: list[Entry]) -> str:
             description = escape(summary(entry.cls))
             rows.append(f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if fused else 'no'} |")
         parts += [f"## {group}", explanation, "\n".join(rows)]
-    parts += ["[Ambiguous names in the literature](names.md) · [methods that are not included](not-included.md) · [adding an encoding](../adding-an-encoding.md)"]
+    others = "[Ambiguous names in the literature](names.md) · [methods that are not included](not-included.md)"
+    parts += [f"{others} · [adding an encoding](../adding-an-encoding.md)"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,6 +16,7 @@ from lengthwise.encodings.dynamic_ntk import DynamicNTK
 from lengthwise.encodings.dynamic_yarn import DynamicYaRN
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.fox import FoX
+from lengthwise.encodings.grape_ap import GrapeAP
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.encodings.kerple_power import KerplePower
 from lengthwise.encodings.learned import Learned
@@ -74,6 +75,7 @@ ENCODINGS = Registry(
         DAPE,
         FoX,
         BandedBias,
+        GrapeAP,
     ),
     plural="encodings",
 )
@@ -91,6 +93,7 @@ __all__ = [
     "DynamicNTK",
     "DynamicYaRN",
     "FoX",
+    "GrapeAP",
     "KerpleLog",
     "KerplePower",
     "LeRoPE",

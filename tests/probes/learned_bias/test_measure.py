@@ -103,7 +103,7 @@ def test_every_encoding_has_a_bias_or_a_reason(make):
         assert bias_of(encoding, 9, 2, 8, 1.0).shape == (2, 10)
     else:
         assert make.__name__ in reason
-        assert ("content" in reason) == (make.__name__ in ("FoX", "BandedBias", "RePo", "SelectiveRoPE"))
+        assert ("content" in reason) == (make.__name__ in ("FoX", "BandedBias", "GrapeAP", "RePo", "SelectiveRoPE"))
         with pytest.raises(ConfigError, match=f"has no bias to measure: .*{make.__name__}"):
             require(run_of(make), [LearnedBiasQuestion()])
 
