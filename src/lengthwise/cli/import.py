@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lengthwise.cli.collection import without_collection
 from lengthwise.cli.options import DEFAULT_PLACE, Place
-from lengthwise.cli.printing import one_line
+from lengthwise.cli.printing import counted, one_line
 from lengthwise.values import require_no_address
 
 
@@ -31,8 +31,8 @@ def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
     ):
         added = store.add_study_cells(bundle.tables())
         name = store.name
-    kinds = {"runs": "runs", "scores": "scores", "probes": "probe results"}
-    counts = [f"{added[table]:,} {words}" for table, words in kinds.items() if added[table]]
+    kinds = {"runs": "run", "scores": "score", "probes": "probe result"}
+    counts = [counted(added[table], noun) for table, noun in kinds.items() if added[table]]
     new = f"added {', '.join(counts)}" if counts else "updated" if any(added.values()) else "nothing new"
     print(f"{one_line(bundle.study)} in {one_line(name)}: {new}")
     return 0

@@ -82,6 +82,11 @@ def one_line(text: object) -> str:
     return escaped(str(text)).replace("\n", "\\n")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 run`, or `1,200 runs`."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Print strict JSON, with null for NaN and infinity."""
     print(json_text(_strict(value), indent))

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 from lengthwise.store import reading, schema
 from lengthwise.store.claims import CLAIM_OVER
 from lengthwise.store.columns import readable_cells
+from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import ProbeRow, plain_text
 from lengthwise.store.workers import is_dead
@@ -52,6 +53,7 @@ class Transfers:
     """The part of `Store` that reads and adds all rows of a study."""
 
     name: str
+    _database: Database
     _transaction: Callable[..., AbstractContextManager[Connection]]
     _now: Callable[[Connection], float]
 
@@ -97,6 +99,7 @@ class Transfers:
         same key, or a worker that trains one of the runs.
         """
         with self._transaction(writes=True) as connection:
+            self._database.lock_creation(connection)  # two imports of one study, one after the other
             (study,) = tables["studies"]
             replaced = _add_study(connection, study, self.name)
             added = {"studies": int(replaced)}

@@ -4,7 +4,7 @@ from lengthwise.cli.collection import without_collection
 from lengthwise.cli.export.tables import Force
 from lengthwise.cli.options import DEFAULT_PLACE, Place
 from lengthwise.cli.output_file import new_file
-from lengthwise.cli.printing import one_line
+from lengthwise.cli.printing import counted, one_line
 from lengthwise.values import ConfigError
 
 
@@ -27,5 +27,7 @@ def command(study: str, /, *, out: str, force: Force = False, place: Place = DEF
         raise ConfigError(f"--out must end in .zip, got {out!r}")
     with place.open() as store, without_collection():
         rows = write_bundle(store, study, path)
-    print(f"{one_line(path)}: {one_line(study)} with {rows['runs']:,} runs and {rows['scores']:,} scores")
+    print(
+        f"{one_line(path)}: {one_line(study)} with {counted(rows['runs'], 'run')} and {counted(rows['scores'], 'score')}"
+    )
     return 0
