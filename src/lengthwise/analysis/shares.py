@@ -19,7 +19,7 @@ COARSE = 97  # logits from −`WIDEST` to `WIDEST`, among which the ends of the 
 WIDE = 0.05  # sample variance of shares, divided by mean (1 − mean), above which Student's t is not too narrow
 LEAST = 2.0  # concentration of the widest distribution; at mean 1/2, it is uniform
 NEGLIGIBLE = 9.0  # a density that is smaller than the largest by this factor, in nats, is left out
-ANALYTIC, DIGITS = 3.0, 28.0  # of the interpolation: see `_nodes`
+ANALYTIC, DIGITS = 3.0, 25.0  # of the interpolation: see `_nodes`
 
 
 def limits_of_mean(shares: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
@@ -91,15 +91,15 @@ class _Posterior:
 
         logits = np.linspace(-WIDEST, WIDEST, COARSE)
         middle = int(np.argmin(np.abs(logits - math.log(self.start / (1 - self.start)))))
-        first, last = max(middle - 3, 0), min(middle + 4, COARSE)
+        first, last = max(middle - 2, 0), min(middle + 3, COARSE)
         density = self.at(logits[first:last])
         while True:
             least = density.max() - NEGLIGIBLE
             if first > 0 and not _ends(density[:, 0], density[:, 1], least):
-                further = max(first - 4, 0)
+                further = max(first - 3, 0)
                 density, first = np.hstack([self.at(logits[further:first]), density]), further
             elif last < COARSE and not _ends(density[:, -1], density[:, -2], least):
-                further = min(last + 4, COARSE)
+                further = min(last + 3, COARSE)
                 density, last = np.hstack([density, self.at(logits[last:further])]), further
             else:
                 kept = first + np.flatnonzero(density.max(0) > least)

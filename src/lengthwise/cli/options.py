@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
@@ -149,8 +149,13 @@ Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_requ
 T = TypeVar("T")
 
 
-def field_texts(owner: type) -> dict[str, str]:
+def field_texts(owner: type) -> Mapping[str, str]:
     """Return the first paragraph of the docstring of each field of a dataclass, in one line."""
+    return _field_texts(owner)
+
+
+@functools.cache  # reading the source of a class takes milliseconds
+def _field_texts(owner: Any) -> Mapping[str, str]:
     texts = {param.arg_name: param.description or "" for param in parse_from_object(owner).params}
     return {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
 
