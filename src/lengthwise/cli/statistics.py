@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.collection import without_collection
 from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place
 from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
 
@@ -43,7 +44,7 @@ def command(
     from lengthwise.analysis.statistics import Options, statistics_of
 
     options = Options(threshold=threshold, difference=difference, length=length)
-    with place.open() as store:
+    with place.open() as store, without_collection():
         found = statistics_of(findings(store, study), options)
     if json:
         print_json(data_of(found))
