@@ -54,6 +54,7 @@ class Tokens:
     _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
     _plans: dict[tuple[PositionEncoding, bool, int | None, bool], Plan] = field(default_factory=dict)
     _windows: dict[int, bool] = field(default_factory=dict)
+    _rotated: "Tokens | None" = field(default=None, init=False)
 
     def to(self, *_: Any, **__: Any) -> "Tokens":
         """Return itself. MPT converts its mask to another type."""
@@ -66,6 +67,12 @@ class Tokens:
     def without_results(self) -> "Tokens":
         """Return the same tokens without what layers have computed for them."""
         return replace(self, _spans={}, _modifiers={}, _new_keys={}, _plans={})
+
+    def with_rotated_keys(self) -> "Tokens":
+        """Return the same tokens for a cache that stores rotated keys. All layers of a call share them."""
+        if self._rotated is None:
+            self._rotated = replace(self, rotated_keys=True)
+        return self._rotated
 
     def of_layer(self, **of_call: Any) -> "Tokens":
         """Return the tokens with what belongs to one call of a layer. What layers compute for them is shared."""

@@ -59,7 +59,8 @@ def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[s
     tokens = options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return None
-    tokens = tokens.of_layer(rotated_keys=True)
-    x = input_of(arguments, options)
-    new_keys = tokens.new_keys(state.encoding, options.get("position_ids"), x.device, state.forms)
+    tokens = tokens.with_rotated_keys()
+    new_keys = tokens.new_keys(
+        state.encoding, options.get("position_ids"), input_of(arguments, options).device, state.forms
+    )
     return arguments, {**options, name: RotatingCache(options[name], new_keys), "attention_mask": tokens}
