@@ -45,7 +45,7 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     assert main(["reach", "a<b>", *map(str, (*SMALL, *methods))]) == 0
     said = capfd.readouterr().out
     assert "All results: a-b.reach.json" in said
-    assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +256 +256 … ≥ 512", said)
+    assert re.search(r"a<b> +2,048 +text and needle +< 256 +< 256 *\n +text +≥ 512 +≥ 512 *\n +needle +< 256", said)
     assert "a<b>, pi:factor=4" in said and "n = 2" in said and "Wilson's" in said
     results = read(Path("a-b.reach.json"))
     assert len(results.units) == 2 * 2 * 3 and not results.skipped
@@ -180,7 +180,7 @@ def test_pickled_weights_are_refused(place: Path, capfd: pytest.CaptureFixture[s
         (lambda data: data["units"][0]["bin_losses"].pop(), "bin_losses"),
         (lambda data: data["units"][0]["bins"].reverse(), "ascending positions"),
         (lambda data: data["units"][1]["scores"].pop(), "the same number of scores"),
-        (lambda data: data.update(format=2), "format must be 1"),
+        (lambda data: data.update(format=1), "format must be 2"),
         (lambda data: data["plan"].update(tasks=["<script>"]), "there is no task"),
     ],
 )

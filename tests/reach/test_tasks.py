@@ -7,7 +7,7 @@ import pytest
 from lengthwise.config import ConfigError
 from lengthwise.reach.plan import Plan, parse_lengths
 from lengthwise.reach.tasks import TASKS, Needles, assemble
-from lengthwise.reach.text import Text, read_text, tokenize, windows
+from lengthwise.reach.text import Text, read_text, windows
 
 FILLER = [ord("x")] * 5000
 
@@ -128,36 +128,56 @@ def test_depths() -> None:
     assert Plan(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
 
 
-def test_no_more_of_a_text_is_tokenized_than_is_needed(tmp_path) -> None:
-    file = tmp_path / "text.txt"
-    file.write_text("ab" * 50_000)
-    read: list[int] = []
+def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:
+    words = [f"w{n}" for n in range(20_000)]
+    text, read = Text(tmp_path, " ".join(words), ""), []
 
-    def counting(text: str) -> list[int]:
-        read.append(len(text))
-        return encode(text[::20])  # few tokens for many characters
+    def counting(part: str) -> list[int]:
+        read.append(len(part))
+        return [int(word[1:] or 0) for word in part.split()]
 
-    text = read_text(file)
-    assert tokenize(text, encode, 1000) == encode("ab" * 500)
-    assert len(tokenize(text, counting, 1000)) == 1000
-    assert read == [8000, 16000, 32000]
-    assert len(tokenize(text, counting, 10**6)) == 5000  # all there is
+    found = windows(text, counting, 100, 10, 4)
+    assert [(window[0], len(window)) for window in found] == [
+        (n, 100) for n in (0, *(window[0] for window in found[1:]))
+    ]
+    assert read == [800] * 4, "eight characters for each token"
+    size = len(text.content)
+    starts = [text.content.index(f" w{window[0]} ") / size if n else 0 for n, window in enumerate(found)]
+    assert starts == pytest.approx([0, 0.25, 0.5, 0.75], abs=0.001), "evenly spaced over the whole text"
+    assert all(window == list(range(window[0], window[0] + 100)) for window in found), (
+        "each begins and ends with a whole word"
+    )
 
 
-def test_windows_of_a_text(tmp_path) -> None:
-    text = Text(tmp_path, "", "")
-    tokens = list(range(1000))
-    found = windows(text, tokens, 100, 10, 4)
-    assert [(window[0], window[-1], len(window)) for window in found] == [
+def test_a_text_with_few_tokens_for_its_characters(tmp_path) -> None:
+    text, read = Text(tmp_path, "ab" * 50_000, ""), []
+
+    def rare(part: str) -> list[int]:
+        read.append(len(part))
+        return encode(part[::20])
+
+    assert [len(window) for window in windows(text, rare, 1000, 10, 2)] == [1000, 1000]
+    assert read == [8000, 16000, 32000] * 2
+    assert [len(window) for window in windows(text, rare, 3000, 10, 2)] == [3000, 3000]
+    assert read[-1] == 100_000, "a part has fewer tokens, so the windows overlap in the whole text"
+
+
+def test_windows_of_a_short_text(tmp_path) -> None:
+    def found(size: int, examples: int) -> list[list[int]]:
+        return [
+            list(window) for window in windows(Text(tmp_path, "", ""), lambda _: list(range(size)), 100, 10, examples)
+        ]
+
+    assert [(window[0], window[-1], len(window)) for window in found(1000, 4)] == [
         (0, 99, 100),
         (300, 399, 100),
         (600, 699, 100),
         (900, 999, 100),
     ]
-    ends = [window[-1] for window in windows(text, tokens[:125], 100, 10, 50)]
+    ends = [window[-1] for window in found(125, 50)]
     assert len(ends) == 3 and all(b - a >= 10 for a, b in zip(ends, ends[1:], strict=False))  # different targets
     with pytest.raises(ConfigError, match="has 99 tokens, fewer than the longest length of 100"):
-        windows(text, tokens[:99], 100, 10, 1)
+        found(99, 1)
 
 
 def test_texts_that_are_refused(tmp_path) -> None:

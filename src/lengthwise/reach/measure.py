@@ -23,7 +23,7 @@ from lengthwise.reach.model import Reader, position_limit
 from lengthwise.reach.plan import TEXT, Plan
 from lengthwise.reach.results import Results, Skipped, Unit, read, require_same
 from lengthwise.reach.tasks import TASKS, Prompt, assemble
-from lengthwise.reach.text import Text, tokenize, windows
+from lengthwise.reach.text import Text, windows
 from lengthwise.studies.provenance import facts
 
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
@@ -50,8 +50,7 @@ class Measurement:
     def __post_init__(self) -> None:
         self.encode, self.prefix = encoder(self.pretrained)
         longest = self.plan.lengths[-1]
-        tokens = tokenize(self.text, self.encode, longest * self.plan.examples)
-        self.windows = windows(self.text, tokens, longest, self.plan.targets, self.plan.examples)
+        self.windows = windows(self.text, self.encode, longest, self.plan.targets, self.plan.examples)
         for task in self.plan.tasks:
             if task != TEXT:
                 self._require_examples(task)

@@ -10,7 +10,7 @@ from lengthwise import cache_folder, regular_file
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan, differences
 
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 256 << 20
 MAX_TEXT = 2_000  # characters of a name or a reason
 

@@ -1,6 +1,8 @@
 """The given text in tokens, and the windows of it that the examples read. Imports no torch."""
 
 import hashlib
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from lengthwise.reach.tasks.base import Encode
 
 MAX_BYTES = 1 << 30
 CHARACTERS = 8  # per token, for the first attempt to tokenize no more of the text than is needed
+LONGEST_WORD = 200  # characters; a window begins within a longer one
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,18 @@ def read_text(name: str | Path, option: str = "--text") -> Text:
         ) from None
 
 
-def tokenize(text: Text, encode: Encode, count: int) -> list[int]:
-    """Return the first `count` tokens of the text, or all if it has fewer."""
-    characters = CHARACTERS * count
-    while True:
-        tokens = encode(text.content[:characters])
-        if characters >= len(text.content):
-            return tokens[:count]
-        if len(tokens) > count:  # the last token may be cut off
-            return tokens[:count]
-        characters *= 2
+def windows(text: Text, encode: Encode, longest: int, targets: int, examples: int) -> list[Sequence[int]]:
+    """Return windows of `longest` tokens, evenly spaced over the whole text; at most `examples`.
 
-
-def windows(text: Text, tokens: Sequence[int], longest: int, targets: int, examples: int) -> list[Sequence[int]]:
-    """Return windows of `longest` tokens, evenly spaced over the tokens; at most `examples`.
-
-    The last `targets` tokens of two windows never overlap, so a short text has fewer windows. Raises `ConfigError` if the text is
-    shorter than a window.
+    Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of two of
+    them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
     """
+    if len(text.content) > CHARACTERS * longest * examples:
+        ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]
+        found = [_beginning(text.content[start:end], encode, longest) for start, end in itertools.pairwise(ends)]
+        if all(len(tokens) == longest for tokens in found):
+            return found
+    tokens = encode(text.content)
     free = len(tokens) - longest
     if free < 0:
         raise ConfigError(
@@ -67,3 +64,19 @@ def windows(text: Text, tokens: Sequence[int], longest: int, targets: int, examp
     count = min(examples, 1 + free // targets)
     starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]
     return [tokens[start : start + longest] for start in starts]
+
+
+def _word_boundary(content: str, place: int) -> int:
+    """Return the first place from `place` on where a space is, or `place` if there is none nearby; 0 stays."""
+    space = re.compile(r"\s").search(content, place, place + LONGEST_WORD) if place else None
+    return space.start() if space else place
+
+
+def _beginning(part: str, encode: Encode, count: int) -> Sequence[int]:
+    """Return the first `count` tokens of a part of a text, or all if it has fewer."""
+    characters = CHARACTERS * count
+    while True:
+        tokens = encode(part[:characters])
+        if characters >= len(part) or len(tokens) > count:  # the last token of an extract may be cut off
+            return tokens[:count]
+        characters *= 2
