@@ -101,7 +101,17 @@ def test_packed_documents_equal_each_alone(name: str) -> None:
 
 def test_what_is_refused() -> None:
     model, x = model_named("RoPE"), tokens()
+    packed = torch.cat([torch.arange(6), torch.arange(11)])[None]
+    padded = torch.ones_like(x).index_fill(1, torch.arange(6), 0)
+    assert model(x, position_ids=packed.clamp(min=1), attention_mask=padded).logits.isfinite().all(), (
+        "those of padding do not count"
+    )
     for words, action in (
+        (
+            "packed documents, which need no attention_mask",
+            lambda: model(x, position_ids=packed, attention_mask=padded | 1),
+        ),
+        ("returns logits only; omit output_attentions", lambda: model(x, output_attentions=True)),
         ("has a cache of its own, got a DynamicCache", lambda: model(x, past_key_values=DynamicCache())),
         (
             "cache_implementation='static'; omit it",

@@ -160,6 +160,9 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
             )
         if input_ids is None:
             raise ConfigError("a model of lengthwise needs input_ids; it takes no inputs_embeds")
+        for name in ("output_attentions", "output_hidden_states"):
+            if options.get(name):
+                raise ConfigError(f"a model of lengthwise returns logits only; omit {name}")
         use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and past_key_values is None:
             past_key_values = LengthwiseCache(self.model.new_cache())
@@ -190,6 +193,12 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
             documents = torch.zeros_like(input_ids)
         if position_ids is None or isinstance(self.model, Mamba):
             return None, documents
+        if mask is not None:
+            shown = mask[:, past:].bool()  # positions of padding have no meaning
+            if bool((shown[:, 1:] & shown[:, :-1] & (position_ids.diff(dim=1) < 1)).any()):
+                raise ConfigError(
+                    "position_ids that begin anew mark packed documents, which need no attention_mask; omit one of them"
+                )
         counted = torch.arange(past, past + tokens, device=position_ids.device)[None]
         if documents is not None:
             assert mask is not None or cache is not None
