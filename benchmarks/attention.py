@@ -57,7 +57,7 @@ from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias
 from lengthwise.span import Span
 
-NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
+NAMES = ("Sinks", "ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
 ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL", "BandedBias")
 ROWS = (
     "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL", "Shaw",

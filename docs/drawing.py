@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lengthwise.config import choose, settings_of
-from lengthwise.encodings import PositionEncoding, RoPE
+from lengthwise.encodings import PositionEncoding, RoPE, Temperature
 from lengthwise.inspection import inspect
 
 HEADS, HEAD_DIM, TRAINED, LENGTH = 8, 64, 64, 256
@@ -30,7 +30,9 @@ Points = list[tuple[float, float | None]]
 
 def picture(make: type[PositionEncoding]) -> tuple[str, str | None]:
     """Return the SVG and its caption, which is None if there is nothing to draw."""
-    settings = {"L": float(TRAINED)} if "L" in settings_of(make) else {}  # the threshold of FIRE
+    # The threshold of FIRE, and where the factors of temperatures begin.
+    lengths = ("L", "length", "step") if issubclass(make, Temperature) else ("L",)
+    settings = {name: type(p.default or 0.0)(TRAINED) for name, p in settings_of(make).items() if name in lengths}
     choice = choose(make, **settings)
     data = inspect(choice, num_heads=HEADS, head_dim=HEAD_DIM, train_length=TRAINED, length=LENGTH)
     panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
@@ -228,6 +230,13 @@ def _gain(data: Data) -> list[Panel]:
     return [panel("gain of a query's logits", what, _heads(data["query_gain"]), "position of the query", "factor")]
 
 
+def _sinks(data: Data) -> list[Panel]:
+    """Return the share of sinks with different logits, because the learned ones are equal at first."""
+    curves = {f"s = {s}": _points([1 / (1 + n / math.exp(s)) for n in range(1, LENGTH)], 1) for s in (-2, 0, 2, 4)}
+    what = "the weight of a sink with the logit s if the logits of all keys are 0"
+    return [panel("weight of the sink", what, curves, "visible keys", "weight")]
+
+
 def _coordinate(data: Data) -> list[Panel]:
     queries = [TRAINED // 2, TRAINED, 2 * TRAINED, LENGTH - 1]
     curves = {f"query {i}": _points(data["coordinate"][i][i::-1]) for i in queries}
@@ -379,6 +388,7 @@ def _embedding(data: Data) -> list[Panel]:
 
 PANELS: tuple[tuple[str, Callable[[Data], list[Panel]]], ...] = (
     ("query_gain", _gain),
+    ("sink_logits", _sinks),
     ("coordinate", _coordinate),
     ("logits_after", _transformed),
     ("query_vectors", _query_vectors),

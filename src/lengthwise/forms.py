@@ -8,7 +8,8 @@ The logit of query i and key j in head h is
 
     gain_i · scale · <rotated q_i, rotated k_j>  +  every term(h, i, j)
 
-where the terms read q and k before rotation. Terms are in nats: they are added after scaling.
+where the terms read q and k before rotation. Terms are in nats: they are added after scaling. The weights are the softmax of
+the logits over the visible keys and, if there is one, the logit of a sink.
 
 A table over distances begins at the distance `first`. If `first` is below 0, the table also has values for keys after the
 query and serves both directions; with `first = 0` it serves causal masks only. Its columns are the distances first,
@@ -339,10 +340,21 @@ class LogitTransform:
 
 @dataclass(frozen=True)
 class QueryGain:
-    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, before terms are added. Log-n scaling."""
+    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, for temperatures such as log-n scaling.
+
+    `scales_terms`: every term is multiplied by the gain too.
+    """
 
     gain: Float[Tensor, "#b #h i"]
+    scales_terms: bool = False
     bidirectional: bool = False  # True: the gain does not depend on the number of keys that a causal query sees
+
+
+@dataclass(frozen=True)
+class SinkLogit:
+    """Add exp(logit[h]) to the denominator of every row's softmax, in nats: a key without a value that every query sees."""
+
+    logit: Float[Tensor, "#h"]
 
 
 def column(
@@ -375,6 +387,7 @@ class AttentionModifiers:
     values: tuple[RelativeValues, ...] = ()
     logit_transform: LogitTransform | None = None
     gain: QueryGain | None = None
+    sink: SinkLogit | None = None
     encoding: str | None = None  # the class name of the encoding, for messages
 
     @property

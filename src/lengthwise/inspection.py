@@ -63,7 +63,7 @@ def inspect(
     - `bias` [h][i][j] if it depends on more than the distance, with `coordinate` [i][j] for a normalized distance.
       `bias_given` states the input if the bias depends on content (random, with `seed`).
     - `embedding` [position][c], what is added to the embeddings.
-    - `query_gain` [h][i], which multiplies the logits of a query.
+    - `query_gain` [h][i], which multiplies the logits of a query, and `sink_logits` [h], in the softmax's denominator.
     - `query_vectors`, `value_vectors` [{"first": distance of the first row, "table": [h][n][d]}], `key_vectors` [h][d].
       The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is the
       product of k with `key_vectors`. `value_vectors` are added to the values.
@@ -164,7 +164,7 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.Att
 
 
 def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
-    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain)
+    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain, few.sink)
     return {
         "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
         "backends": {name: unsupported_reason(name, few, Span.of(min(data["length"], 2))) for name in BACKENDS},
@@ -303,7 +303,7 @@ def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifie
         ]
 
     n, (queries, keys) = data["length"], vector_terms(few)
-    if few.gain is None and not queries and not keys and not few.values:
+    if few.gain is None and few.sink is None and not queries and not keys and not few.values:
         return {}
     # Shaw's tables have fixed sizes. Transformer-XL's grow with the length, in both directions if it is bidirectional.
     tables: list[forms.RelativeKeyBias | forms.RelativeValues] = [*queries, *few.values]
@@ -314,6 +314,8 @@ def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifie
     result: Data = {}
     if modifiers.gain is not None:
         result["query_gain"] = _listed(modifiers.gain.gain[0])
+    if modifiers.sink is not None:
+        result["sink_logits"] = _listed(modifiers.sink.logit)
     if queries:
         result["query_vectors"] = [
             {"first": form.first, "table": _listed(form.table)}

@@ -96,7 +96,7 @@ NO_TOKEN_INFO = r"^tokens must be a lengthwise.TokenInfo\(positions=..., documen
         ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         (
-            {"encoding": encodings.LogN(head_dim=8, train_length=4), "causal": False},
+            {"encoding": encodings.LogN(train_length=4), "causal": False},
             "LogN is not defined for keys after",
         ),
         ({"encoding": encodings.XPos(head_dim=8), "causal": False}, "XPos is not defined for keys after the query"),
@@ -156,7 +156,7 @@ def test_tables_are_as_long_as_distances_are_not_as_positions(make):
     "encoding",
     [
         encodings.ALiBi(num_heads=4),
-        encodings.LogN(head_dim=8, train_length=16),
+        encodings.LogN(train_length=16),
         encodings.DynamicYaRN(head_dim=8, train_length=64),
         encodings.LongRoPE(head_dim=8, train_length=64),
     ],

@@ -74,7 +74,7 @@ def test_memory_may_lie_in_any_way(layout, backend):
 
 @pairwise(
     shape=[(1, 1, 1, 3), (1, 1, 4, 3), (2, 2, 1, 5), (0, 2, 3, 5)],
-    make=[encodings.RoPE, encodings.XPos, encodings.LogN, encodings.PI],
+    make=[encodings.RoPE, encodings.XPos, encodings.PI],
     backend=BACKENDS,
 )
 def test_numbers_may_begin_at_odd_places(shape, make, backend):
@@ -82,9 +82,7 @@ def test_numbers_may_begin_at_odd_places(shape, make, backend):
     torch.manual_seed(0)
     wide = [torch.randn(shape, dtype=WIDE).requires_grad_() for _ in range(3)]
     q, k, v = (x[..., 1:] for x in wide)
-    told = {"train_length": 8} if make in (encodings.LogN, encodings.PI) else {}
-    told = {name: value for name, value in told.items() if name in inspect.signature(make).parameters}
-    encoding = make(head_dim=q.shape[-1], **told)
+    encoding = make(head_dim=q.shape[-1])
     learns = backend in LEARNING
     with torch.set_grad_enabled(learns):
         out = attend(q, k, v, encoding, backend=backend)

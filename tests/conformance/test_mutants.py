@@ -255,8 +255,13 @@ class FloatSines(Sinusoidal):
         return torch.cat(parts, -1) if self.layout == "concat" else torch.stack(parts, -1).flatten(-2)
 
 
-class FloatLogN(LogN):
+class FloatLogN(RoPE):
     """Angles in float32 where no shift shows it: the logits go by the position anyway."""
+
+    shift_invariant = False
+
+    def modifiers(self, span):
+        return replace(super().modifiers(span), gain=LogN(train_length=cases.TRAIN_LENGTH).modifiers(span).gain)
 
     def _angles_and_gain(self, positions, own, length):
         return positions[:, None, :, None].float() * self.frequencies(torch.tensor(1)).float(), None
@@ -573,7 +578,7 @@ class Unshared(Decoder):
         self.encodings.extend(
             encoding.build(num_heads=4, head_dim=16, d_model=64, train_length=16) for _ in range(more)
         )
-        self.encoding_of_layer = list(range(config.num_layers))
+        self.parts_of_layer = [(layer,) for layer in range(config.num_layers)]
 
 
 @pytest.mark.parametrize(

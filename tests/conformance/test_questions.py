@@ -35,9 +35,9 @@ REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_lengt
 WITHOUT = {
     "gradients": (
         "NoPE", "Sinusoidal", "RoPE", "PI", "NTKAware", "DynamicNTK", "PRoPE", "XPos", "LogN", "NTKByParts", "YaRN",
-        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich",
+        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling",
     ),
-    "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX"),
+    "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX", "LogN", "MistralLarge4", "Sinks"),
 }  # fmt: skip
 
 

@@ -16,22 +16,27 @@ from lengthwise.encodings import (
     T5,
     ALiBi,
     BandedBias,
+    Beam,
     CoPE,
     DynamicNTK,
     DynamicYaRN,
     FoX,
+    Inkling,
     KerpleLog,
     KerplePower,
     Learned,
     Llama3,
+    Llama4,
     LogN,
     LongRoPE,
+    Ministral,
     NTKAware,
     NTKByParts,
     PRoPE,
     RoPE,
     Shaw,
     Sinusoidal,
+    SSMax,
     TransformerXL,
     XPos,
     YaRN,
@@ -89,7 +94,7 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     # RoPE and what is made of it.
     *(
         (make, given, words)
-        for make in (PI, NTKAware, DynamicNTK, PRoPE, XPos, LogN)
+        for make in (PI, NTKAware, DynamicNTK, PRoPE, XPos)
         for given, words in (
             ({"head_dim": 5}, "pairs"),
             ({"head_dim": 0}, "at least 1"),
@@ -130,8 +135,12 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (XPos, {"scale_base": 64.0}, "scale_base larger"),
     (LogN, {"train_length": 1}, "ln 1 = 0"),
     (LogN, {"train_length": 0}, "at least 1"),
-    (LogN, {"rotary_fraction": -0.1}, "0 or more"),
-    (LogN, {"rotary_fraction": 0.01}, "got 0;"),
+    (SSMax, {"train_length": 1}, "ln 1 = 0"),
+    (SSMax, {"bias": 1}, "bias must be true or false"),
+    *((make, {"strength": -0.1}, "0 or more") for make in (Llama4, Ministral, Inkling)),
+    *((make, {"step": 0}, "at least 1") for make in (Llama4, Ministral)),
+    *((make, {"length": 0.0}, "more than 0") for make in (Beam, Inkling)),
+    (Beam, {"exponent": 1.5}, "exponent must be at most 1"),
     *(
         (make, given, words)
         for make in (NTKByParts, YaRN, DynamicYaRN)

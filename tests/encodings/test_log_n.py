@@ -1,37 +1,34 @@
-"""Log-n scaling does nothing up to the trained length, and is NoPE's where nothing rotates."""
+"""Log-n scaling does nothing up to the trained length."""
 
 import math
 
 import torch
 
 from lengthwise import attend
-from lengthwise.encodings import LogN, NoPE, RoPE
+from lengthwise.encodings import Combined, LogN, NoPE, RoPE
 
 
 def numbers(seed: int, length: int) -> torch.Tensor:
     return torch.randn(1, 2, length, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_up_to_the_trained_length_it_is_what_it_scales() -> None:
-    for settings, plain in (({}, RoPE(head_dim=8)), ({"rotary_fraction": 0.0}, NoPE())):
-        log_n = LogN(head_dim=8, train_length=20, **settings)
+def test_up_to_the_trained_length_it_changes_nothing() -> None:
+    log_n = LogN(train_length=20)
+    for encoding, plain in (
+        (Combined(encoding=RoPE(head_dim=8), temperature=log_n), RoPE(head_dim=8)),
+        (log_n, NoPE()),
+    ):
         for length, equal in ((20, True), (21, False)):
             q, k, v = (numbers(seed, length) for seed in range(3))
-            got, wanted = (attend(q, k, v, encoding) for encoding in (log_n, plain))
+            got, wanted = (attend(q, k, v, e) for e in (encoding, plain))
             assert torch.equal(got[:, :, :20], wanted[:, :, :20])
             assert torch.equal(got, wanted) == equal
 
 
 def test_past_it_a_query_is_sharper_by_the_keys_that_it_sees() -> None:
     q, k, v = (numbers(seed, 100) for seed in range(3))
-    got = attend(q, k, v, LogN(head_dim=8, train_length=20, rotary_fraction=0.0))
+    got = attend(q, k, v, LogN(train_length=20))
     for i in (20, 63, 99):
         gain = math.log(i + 1) / math.log(20)
         wanted = attend(q[:, :, i : i + 1] * gain, k[:, :, : i + 1], v[:, :, : i + 1], NoPE())
         torch.testing.assert_close(got[:, :, i : i + 1], wanted, rtol=0, atol=1e-12)
-
-
-def test_without_rotation_dims_may_be_odd() -> None:
-    log_n = LogN(head_dim=5, train_length=2, rotary_fraction=0.0)
-    q = torch.ones(1, 1, 4, 5)
-    assert attend(q, q, q, log_n).shape == (1, 1, 4, 5)

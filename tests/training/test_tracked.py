@@ -25,6 +25,9 @@ NUMBERS = {
     "DAPE": ["r1", "r2"],
     "LeRoPE": ["α"],
     "PoPE": ["δ"],
+    "SSMax": ["scale"],
+    "MistralLarge4": ["scale", "bias"],
+    "Sinks": ["logit"],
 }
 
 

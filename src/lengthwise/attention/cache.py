@@ -31,7 +31,8 @@ def select_rows(x: Tensor | None, rows: Int[Tensor, " n"]) -> Tensor | None:
 class KVCache:
     """Keys and values of every layer, in tensors that grow by doubling.
 
-    Keys are stored rotated. Positions and documents are stored once for all layers.
+    Keys are stored rotated. Positions and documents are stored once for all layers. A layer with a window of w keys stores the
+    last w - 1 to 4 w tokens only, however long the text is.
 
     Some encodings depend on the current length (dynamic NTK, LongRoPE). When their scale changes, the stored keys are
     outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it. Only a
@@ -50,6 +51,8 @@ class KVCache:
         self._keys: list[Tensor | None] = [None] * num_layers
         self._values: list[Tensor | None] = [None] * num_layers
         self._features: list[Tensor | None] = [None] * num_layers
+        # How many tokens the buffer of a layer with a window holds, for each of the three lists; they are its first ones.
+        self._stored = {name: [0] * num_layers for name in ("_keys", "_values", "_features")}
         self.inputs: Tensor | None = None
         self.positions: Int[Tensor, "b j"] | None = None
         self.documents: Int[Tensor, "b j"] | None = None
@@ -71,9 +74,9 @@ class KVCache:
     def state(self) -> dict[str, Any]:
         """Return the state of the cache, for `restore` after a forward pass that failed."""
         names = ("length", "positions", "documents", "inputs", "first", "highest", "consecutive", "restarts")
-        return {name: getattr(self, name) for name in names} | {
-            name: list(getattr(self, name)) for name in ("_keys", "_values", "_features")
-        }
+        state = {name: getattr(self, name) for name in names}
+        state |= {name: list(getattr(self, name)) for name in self._stored}
+        return state | {"_stored": {name: list(counts) for name, counts in self._stored.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a state that `state` returned."""
@@ -104,14 +107,24 @@ class KVCache:
         self.inputs = inputs if self.inputs is None else torch.cat([self.inputs, inputs], 1)
 
     def update(
-        self, layer: int, k: Float[Tensor, "b g t d"], v: Float[Tensor, "b g t d"]
+        self, layer: int, k: Float[Tensor, "b g t d"], v: Float[Tensor, "b g t d"], window: int | None = None
     ) -> tuple[Float[Tensor, "b g j d"], Float[Tensor, "b g j d"]]:
-        """Store a layer's new keys and values and return all of them so far."""
-        return self._store(self._keys, layer, k), self._store(self._values, layer, v)
+        """Store a layer's new keys and values and return all of them so far.
 
-    def update_features(self, layer: int, features: Float[Tensor, "b t r"]) -> Float[Tensor, "b j r"]:
-        """Store the features of a content-dependent encoding for a layer's new tokens and return all of them so far."""
-        return self._store(self._features, layer, features)
+        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 before them.
+        """
+        return self._store("_keys", layer, k, window), self._store("_values", layer, v, window)
+
+    def update_features(
+        self, layer: int, features: Float[Tensor, "b t r"], window: int | None = None
+    ) -> Float[Tensor, "b j r"]:
+        """Store the features of a content-dependent encoding for a layer's new tokens and return those that `update` would."""
+        return self._store("_features", layer, features, window)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all keys, values and features."""
+        return sum(x.nbytes for name in self._stored for x in getattr(self, name) if x is not None)
 
     @property
     def rows(self) -> int:
@@ -125,8 +138,14 @@ class KVCache:
         for name in ("inputs", "positions", "documents"):
             setattr(self, name, select_rows(getattr(self, name), rows))
 
-    def _store(self, buffers: list[Tensor | None], layer: int, new: Tensor) -> Tensor:
+    def _store(self, name: str, layer: int, new: Tensor, window: int | None) -> Tensor:
         """Write the new tokens into a layer's buffer and return all tokens. The token axis is the last but one."""
+        buffers: list[Tensor | None] = getattr(self, name)
+        if window is not None:
+            buffers[layer], self._stored[name][layer], seen = _in_window(
+                buffers[layer], self._stored[name][layer], new, window
+            )
+            return seen
         start = self.length - new.shape[-2]
         buffers[layer] = buffer = _with_capacity(buffers[layer], new, self.length, self.capacity)
         buffer[..., start : self.length, :] = new
@@ -141,6 +160,23 @@ def _append_tokens(old: Tensor | None, new: Tensor) -> Tensor:
         rows = max(old.shape[0], new.shape[0])
         old, new = old.expand(rows, -1), new.expand(rows, -1)
     return torch.cat([old, new], 1)
+
+
+def _in_window(buffer: Tensor | None, stored: int, new: Tensor, window: int) -> tuple[Tensor, int, Tensor]:
+    """Return a buffer with the new tokens, the number of its tokens, and all tokens that a new one sees.
+
+    The buffer is written only behind its `stored` tokens, so that a cache can return to an earlier state.
+    """
+    tokens, before = new.shape[-2], min(stored, window - 1)
+    if buffer is not None and stored + tokens <= buffer.shape[-2]:
+        buffer[..., stored : stored + tokens, :] = new
+        return buffer, stored + tokens, buffer[..., stored - before : stored + tokens, :]
+    seen = new if buffer is None or not before else torch.cat([buffer[..., stored - before : stored, :], new], -2)
+    last = seen[..., max(0, seen.shape[-2] - window + 1) :, :]
+    count = last.shape[-2]
+    grown = last.new_empty(*last.shape[:-2], max(16, 1 << (2 * count).bit_length()), last.shape[-1])
+    grown[..., :count, :] = last
+    return grown, count, seen
 
 
 def _with_capacity(store: Tensor | None, like: Tensor, length: int, capacity: int) -> Tensor:

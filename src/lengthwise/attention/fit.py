@@ -27,8 +27,9 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
         return
     _require_rotation(modifiers, mask, q)
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
-    for form in (*modifiers.terms, *modifiers.values, *([modifiers.gain] if modifiers.gain else [])):
-        _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
+    for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink):
+        if form is not None:
+            _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
 
 
 def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:

@@ -45,7 +45,7 @@ class Statistics:
 
     - `histogram` [b, h, n]: mean_i of the sum of p_ij over the keys whose distance is in bin n. The m ascending `edges` divide
       all distances into m + 1 bins: bin n has the distances at least edges[n-1] and below edges[n]. The first bin has no lower
-      end, the last no upper one. So the bins sum to 1. `bins` has the distances of each.
+      end, the last no upper one. So the bins sum to 1, unless there are sinks. `bins` has the distances of each.
     - `entropy` [b, h], in nats: mean_i of H_i, H_i = -Σ_j p_ij ln p_ij. exp(H_i) is the number of keys over which uniform
       weights would have the same entropy.
     - `most_entropy` [b|1, 1], in nats: mean_i of ln(number of keys visible to i), the entropy of uniform weights.
@@ -56,6 +56,9 @@ class Statistics:
 
     First and last refer to indices, as masks do; distance refers to positions. A key that a window hides has weight 0, but still
     counts as one of the first keys.
+
+    With sinks, a weight is the share of its key in a denominator that has the sink too. So the bins sum to 1 - `sink` [b, h],
+    the mean share of the sink, and so do the terms of H_i: it counts keys only.
 
     `query_entropy` [b, h, i] is H_i and `query_keys` [b|1, i] the number of visible keys, for all queries.
     """
@@ -70,6 +73,11 @@ class Statistics:
     last: Float[Tensor, "b h"]
     query_entropy: Float[Tensor, "b h i"]
     query_keys: Int[Tensor, "#b i"]
+
+    @property
+    def sink(self) -> Float[Tensor, "b h"]:
+        """The mean share of the sinks; 0 up to rounding errors without sinks."""
+        return 1 - self.histogram.sum(-1)
 
     @property
     def bins(self) -> list[tuple[int | None, int | None]]:

@@ -14,7 +14,7 @@ from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
 from lengthwise import values
-from lengthwise.config.choices import split_at_commas
+from lengthwise.config.layers import split_at_commas
 from lengthwise.values import ConfigError, require_address, require_results
 
 if TYPE_CHECKING:

@@ -5,17 +5,9 @@ keys on every machine. Encodings, tasks and position schemes in it are choices (
 """
 
 from lengthwise.config.base import Config
-from lengthwise.config.choices import (
-    Choice,
-    Registry,
-    alternate,
-    annotation,
-    choice_from_data,
-    choose,
-    context_of,
-    settings_of,
-    shown_settings,
-)
+from lengthwise.config.choice_data import choice_from_data
+from lengthwise.config.choices import Choice, Registry, alternate, choose
+from lengthwise.config.class_settings import annotation, context_of, settings_of, shown_settings
 from lengthwise.config.evaluation import EvaluationConfig
 from lengthwise.config.executors import EXECUTOR_CONFIGS, ON, ExecutorConfig, Inline, Local, Ray, Slurm, Torchrun
 from lengthwise.config.model import ModelConfig

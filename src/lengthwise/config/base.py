@@ -6,7 +6,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.config.choices import Choice, choice_from_data
+from lengthwise.config.choice_data import choice_from_data
+from lengthwise.config.choices import Choice
 from lengthwise.values import ConfigError, cast, require_known
 
 C = typing.TypeVar("C", bound="Config")

@@ -1,72 +1,61 @@
 """Choices: a class of a registry with its settings, fixed before the sizes of the model are known."""
 
-import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
 from lengthwise.class_versions import class_version, require_attributes, require_complete, source_location
-from lengthwise.values import ConfigError, cast, folded, join_names, near_miss, parse_value, require_known
+from lengthwise.config.class_settings import annotation, from_context, settings_of, shown_settings
+from lengthwise.config.layers import LAYER_TYPES, LayerSettings, split_at_commas, split_layers, with_colon
+from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known
 
 
 class UnknownName(ConfigError):
     """A name that is in no list of encodings, tasks or position schemes."""
 
 
-def settings_of(make: type) -> dict[str, inspect.Parameter]:
-    """Return the settings of a class: the keyword-only arguments of `__init__` that have a default.
-
-    Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are filled in by the model.
-    """
-    parameters = inspect.signature(make).parameters.values()
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
-
-
-def context_of(make: type) -> list[str]:
-    """Return the names of the keyword-only arguments that the model fills in: those without a default."""
-    parameters = inspect.signature(make).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-
-
-def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
-    names = context_of(make)
-    if unknown := [name for name in names if name not in context]:
-        known = f" (it provides {', '.join(context)})" if context else ""
-        raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
-            f"{known}; give {'it' if len(unknown) == 1 else 'them'} a default"
-        )
-    return {name: context[name] for name in names}
-
-
-def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
-    """Return the settings that appear in a label: those that differ from their defaults, and the class's `always_shown`."""
-    always = getattr(make, "always_shown", ())
-    known = {name: p.default for name, p in settings_of(make).items()}
-    complete = {name: settings.get(name, default) for name, default in known.items() if name in {*settings, *always}}
-    return ", ".join(f"{k}={v}" for k, v in complete.items() if k in always or v != known[k])
-
-
 @dataclass(frozen=True)
 class Choice:
-    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance."""
+    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance.
+
+    `layer`: what a layer with this encoding has in addition.
+    """
 
     kind: str
     name: str
     settings: tuple[tuple[str, Any], ...]
     cls: type = field(compare=False, repr=False)
     remaining_layers: tuple["Choice", ...] = ()  # the layers after the first one of a repeated pattern, see `alternate`
+    layer: LayerSettings = field(default_factory=LayerSettings)
 
     def build(self, **context: Any) -> Any:
-        """Return an instance. The class receives only those arguments of `context` that its `__init__` has."""
+        """Return an instance. The class receives only those arguments of `context` that its `__init__` has.
+
+        An encoding with a temperature or sinks is one instance of both. A window does not belong to it.
+        """
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
+        if len(self.parts) > 1:
+            return Registry.known[self.kind].combine([part.build(**context) for part in self.parts])
         instance = self.cls(**from_context(self.cls, context), **dict(self.settings))
         require_attributes(instance)
         return instance
+
+    @property
+    def parts(self) -> tuple["Choice", ...]:
+        """Return the choices that one layer combines: the encoding, its temperature and its sinks, if it has them."""
+        extra = (self.layer.temperature,) if self.layer.temperature is not None else ()
+        if self.layer.sinks:
+            extra = (*extra, choose(Registry.known[self.kind].find("Sinks")))
+        return (replace(self, layer=LayerSettings(), remaining_layers=()), *extra)
+
+    @property
+    def shared_across_layers(self) -> bool | None:
+        """Whether by default one module serves all layers; None if the encoding differs in this from its temperature or sinks."""
+        shared = {bool(getattr(part.cls, "shared_across_layers", False)) for part in self.parts}
+        return shared.pop() if len(shared) == 1 else None
 
     @property
     def layers(self) -> tuple["Choice", ...]:
@@ -84,7 +73,7 @@ class Choice:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
-        data = {"is": self.name, "class": class_version(self.cls), **settings}
+        data = {"is": self.name, "class": class_version(self.cls), **settings, **self.layer.to_data()}
         if self.remaining_layers:
             data["remaining_layers"] = [choice.to_data() for choice in self.remaining_layers]
         return data
@@ -105,6 +94,7 @@ class Choice:
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in groups)
         skip = {"sha256", *getattr(self.cls, "excluded_from_key", ())}
         shown = shown_settings(self.cls, {k: v for k, v in self.settings if k not in skip})
+        shown = ", ".join(filter(None, (shown, self.layer.label)))
         return f"{self.name}({shown})" if shown else self.name
 
     @property
@@ -117,6 +107,7 @@ class Choice:
 def choose(make: type, **settings: Any) -> Choice:
     """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.
 
+    An encoding also has the settings of its layer (`LayerSettings`): `choose(RoPE, window=512, temperature=choose(SSMax))`.
     Names, types and values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
     `ValueError` for invalid values and may add settings (a corpus adds its hash).
     """
@@ -125,6 +116,7 @@ def choose(make: type, **settings: Any) -> Choice:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
     Registry.known[kind].require_own_name(make)
+    layer = {name: settings.pop(name) for name in layer_settings_of(make) if name in settings}
     _require_settings(make, settings)
     complete = {
         name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
@@ -145,7 +137,44 @@ def choose(make: type, **settings: Any) -> Choice:
                 f"{make.__name__}.{name} is a {type(value).__name__}; a setting must be a number, a text, True, False, None or a "
                 "tuple of such values"
             ) from error
-    return Choice(kind, make.__name__, tuple(complete.items()), make)
+    return _in_layer(Choice(kind, make.__name__, tuple(complete.items()), make), **layer)
+
+
+def layer_settings_of(make: type) -> list[str]:
+    """Return the settings of layers that a class has. A setting of its own with the same name comes first."""
+    is_encoding = getattr(make, "kind", None) == "encoding"
+    return [name for name in LAYER_TYPES if is_encoding and name not in settings_of(make)]
+
+
+def _in_layer(choice: Choice, **settings: Any) -> Choice:
+    """Return the choice with the settings of its layer, after checking them."""
+    if not settings:
+        return choice
+    layer = LayerSettings(**settings)
+    layer.require(choice.name)
+    temperature = layer.temperature
+    if isinstance(temperature, str):
+        temperature = Registry.known[choice.kind].parse(temperature)
+    if temperature is not None:
+        require_choice(f"{choice.name}.temperature", temperature)
+        if (
+            not getattr(temperature.cls, "is_temperature", False)
+            or temperature.remaining_layers
+            or temperature.layer.given
+        ):
+            known = ", ".join(
+                make.__name__ for make in Registry.known[choice.kind] if getattr(make, "is_temperature", False)
+            )
+            raise ConfigError(
+                f"{choice.name}.temperature must be a temperature, got {temperature.label}; available: {known}"
+            )
+        if getattr(choice.cls, "is_temperature", False):
+            raise ConfigError(
+                f"{choice.name} is a temperature itself, so it cannot have the temperature {temperature.label}"
+            )
+    if layer.sinks and choice.name == "Sinks":
+        raise ConfigError("Sinks has sinks already; omit sinks=True")
+    return replace(choice, layer=replace(layer, temperature=temperature))
 
 
 def _require_settings(make: type, names: Iterable[str]) -> None:
@@ -156,15 +185,15 @@ def _require_settings(make: type, names: Iterable[str]) -> None:
             registry = Registry.known[make.kind]  # type: ignore[attr-defined]
             others = ", ".join(other.__name__ for other in registry if name in settings_of(other))
             raise ConfigError(f"{make.__name__} has no {name}; the {registry.plural} that have one are: {others}")
-    require_known(make.__name__, names, known)
+    require_known(make.__name__, names, [*known, *layer_settings_of(make)])
 
 
 def alternate(*choices: Choice) -> Choice:
     """Return a pattern over layers: the first layer has the first choice, and so on, repeated for all layers.
 
     For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`, which is
-    `rope*3+nope` on the command line. Another base for every sixth layer:
-    `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
+    `rope*3+nope` on the command line, or `rope(window=512)*3+nope` if the other layers have a window. Another base for every
+    sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
     """
     if not choices:
         raise ConfigError("alternate() needs at least one choice; give one for each layer of the pattern")
@@ -198,12 +227,6 @@ def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
         raise ConfigError(f"{caller} takes an {kind}, got the {value.kind} {value.label}")
 
 
-def annotation(make: type, parameter: inspect.Parameter) -> Any:
-    if parameter.annotation is not parameter.empty and not isinstance(parameter.annotation, str):
-        return parameter.annotation
-    return type(parameter.default)
-
-
 class Registry:
     """The list of all classes of one kind: encodings, tasks or position schemes.
 
@@ -213,13 +236,21 @@ class Registry:
 
     known: ClassVar[dict[str, "Registry"]] = {}
 
-    def __init__(self, kind: str, makes: Iterable[type], plural: str):
+    def __init__(
+        self, kind: str, makes: Iterable[type], plural: str, combine: Callable[[list[Any]], Any] | None = None
+    ):
         self.kind, self.plural = kind, plural
+        self._combine = combine
         self._builtin = {make.__name__: make for make in makes}
         self._classes = dict(self._builtin)
         self._entry_points_loaded = False
         self.broken: dict[str, str] = {}  # name -> why a class of another package or a plug-in cannot be used
         Registry.known[kind] = self
+
+    def combine(self, parts: list[Any]) -> Any:
+        """Return one instance that does what all parts do; see `Choice.parts`."""
+        assert self._combine is not None, f"a {self.kind} has no parts"
+        return self._combine(parts)
 
     def _all(self) -> dict[str, type]:
         if not self._entry_points_loaded:
@@ -325,10 +356,10 @@ class Registry:
         raise UnknownName(f"there is no {self.kind} {name!r}{hint}; available: {', '.join(names)}")
 
     def parse(self, text: str) -> Choice:
-        """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1,activation=gelu`.
+        """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1`, `fire(hidden_layers=1)`.
 
-        For encodings, the text may also be a pattern over layers, `rope*3+nope`. Raise `ConfigError` for unknown names and for
-        repeated settings.
+        For encodings, the text may also be a pattern over layers, `rope(window=512)*3+nope(temperature=ssmax)`. Raise
+        `ConfigError` for unknown names and for repeated settings.
         """
         parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
         matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
@@ -343,10 +374,10 @@ class Registry:
         return self._parse_single(text)
 
     def _parse_single(self, text: str) -> Choice:
-        name, _, rest = text.partition(":")
+        name, _, rest = (with_colon(text) if self.kind == "encoding" else text).partition(":")
         make = self.find(name)
         settings: dict[str, Any] = {}
-        known = settings_of(make)
+        known, layer_settings = settings_of(make), layer_settings_of(make)
         for part in filter(None, split_at_commas(rest)):
             key, equals, value = part.partition("=")
             key = key.strip().replace("-", "_")
@@ -357,31 +388,6 @@ class Registry:
             _require_settings(make, [key])
             if key in settings:
                 raise ConfigError(f"{text!r} sets {make.__name__}.{key} twice; omit one of them")
-            settings[key] = parse_value(value.strip(), annotation(make, known[key]), f"{make.__name__}.{key}")
+            kind = LAYER_TYPES[key][0] if key in layer_settings else annotation(make, known[key])
+            settings[key] = parse_value(value.strip(), kind, f"{make.__name__}.{key}")
         return choose(make, **settings)
-
-
-def split_layers(text: str) -> list[str]:
-    """Return the parts of a pattern over layers. A plus before a digit belongs to a number (1e+6)."""
-    return re.split(r"\+(?![\d.])", text)
-
-
-def split_at_commas(text: str) -> list[str]:
-    """Split at commas, except inside brackets: `a=[1,2],b` gives `a=[1,2]` and `b`."""
-    return re.split(r",(?![^\[]*\])", text)
-
-
-def choice_from_data(kind: str, data: Any) -> Choice:
-    """Return the choice that `to_data` described, with the current class. A changed class version shows in the run key."""
-    if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
-        raise ConfigError(f'a choice of {kind} must be an object like {{"is": "NAME", ...}}, got {data!r}')
-    settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}
-    choice = choose(Registry.known[kind].find(data["is"]), **settings)
-    if "remaining_layers" not in data:
-        return choice
-    if not isinstance(data["remaining_layers"], (list, tuple)) or not data["remaining_layers"]:
-        raise ConfigError(
-            f"{choice.label}: remaining_layers must be a list of the other choices of the pattern, got "
-            f"{data['remaining_layers']!r}"
-        )
-    return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))

@@ -42,8 +42,8 @@ class Run(Config):
             self._require_no_positions()
             return
         if self.model.share_encoding is None and not self.encoding.remaining_layers:
-            # The encodings of a pattern keep None: each one follows its own source.
-            shared = bool(getattr(self.encoding.cls, "shared_across_layers", False))
+            # The encodings of a pattern keep None, and so do a temperature and an encoding: each one follows its own source.
+            shared = self.encoding.shared_across_layers
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
     def _require_parent(self, parent: "Run") -> None:
@@ -98,7 +98,8 @@ class Run(Config):
         """Return the choices of the run and its ancestors: encodings, tasks and position schemes."""
         scheme = self.training.positions
         inherited = self.parent.choices if self.parent is not None else ()
-        return (*self.encoding.layers, self.task, *([scheme] if scheme is not None else []), *inherited)
+        parts = (part for layer in self.encoding.layers for part in layer.parts)
+        return (*parts, self.task, *([scheme] if scheme is not None else []), *inherited)
 
     @property
     def lineage(self) -> "tuple[Run, ...]":
@@ -124,7 +125,7 @@ class Run(Config):
 
     def _encoding_label(self) -> str:
         name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)
-        default = None if is_pattern else bool(getattr(self.encoding.cls, "shared_across_layers", False))
+        default = None if is_pattern else self.encoding.shared_across_layers
         if self.model.share_encoding == default:
             return label
         suffix = "-S" if self.model.share_encoding else "-per-layer"

@@ -74,7 +74,7 @@ SCENARIOS = (
 
 
 def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..."]]:
-    """Return all effects of an encoding as tensors: embeddings, logits and tables of values, at near and far positions."""
+    """Return all effects of an encoding as tensors: embeddings, logits, tables of values and sinks, at near and far positions."""
     effects = []
     # Up to the training length, past it, and far beyond it.
     for positions in (
@@ -92,6 +92,7 @@ def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..
         logits = reference.logits(modifiers, q, k, span, visible[:, None], HEAD_DIM**-0.5)
         effects.append(logits.masked_fill(~visible[:, None], 0.0))
         effects.extend(value.table for value in modifiers.values)
+        effects.extend([modifiers.sink.logit] if modifiers.sink else [])
     return effects
 
 

@@ -18,6 +18,7 @@ from lengthwise.forms import (
     DenseBias,
     KeyBias,
     PiecewiseLinearBias,
+    QueryGain,
     RelativeKeyBias,
     Rotation,
     ToeplitzBias,
@@ -76,7 +77,7 @@ def output(
             for h in range(heads):
                 logit = pair(modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), distance, scale)
                 for term in content_terms:
-                    logit += _content_bias(term, batch, heads, (b, h, i, j), distance)
+                    logit += _term_gain(modifiers, h) * _content_bias(term, batch, heads, (b, h, i, j), distance)
                 logits[h][i][j] = logit
         if transform:
             all_logits = torch.tensor(logits, dtype=torch.float64)[None]
@@ -86,12 +87,16 @@ def output(
             row_max = max(logits[h][i][j] for j in keys)
             weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
             values = [v[b, h // groups, j] for j in keys]
+            sink = modifiers_of[i, keys[0]].sink
+            sink_weight = (
+                [] if sink is None else [math.exp(float(sink.logit[h if len(sink.logit) > 1 else 0]) - row_max)]
+            )
             for n, j in enumerate(keys):
                 for form in modifiers_of[i, j].values:
                     values[n] = values[n] + _entry(form.table, h, ids[i] - ids[j] - form.first)
             for d in range(width):
                 total = math.fsum(weight * float(value[d]) for weight, value in zip(weights, values, strict=True))
-                out[b, h, i, d] = total / math.fsum(weights)
+                out[b, h, i, d] = total / math.fsum([*weights, *sink_weight])
     return out
 
 
@@ -121,8 +126,22 @@ def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dista
     if (r := modifiers.rotation) is not None:
         rotated_q, rotated_k = turn(q, r, head, r.angle_q, r.gain_q), turn(k, r, head, r.angle_k, r.gain_k)
     total = scale * math.fsum(a * b for a, b in zip(rotated_q, rotated_k, strict=True))
-    if modifiers.gain:
-        total *= float(modifiers.gain.gain[0, head if modifiers.gain.gain.shape[1] > 1 else 0, 0])
+    total *= 1.0 if modifiers.gain is None else _gain(modifiers.gain, head)
+    return total + _term_gain(modifiers, head) * _terms(modifiers, head, q, k, distance, scale)
+
+
+def _gain(gain: QueryGain, head: int) -> float:
+    return float(gain.gain[0, head if gain.gain.shape[1] > 1 else 0, 0])
+
+
+def _term_gain(modifiers: AttentionModifiers, head: int) -> float:
+    """Return what multiplies the terms of a logit."""
+    return _gain(modifiers.gain, head) if modifiers.gain and modifiers.gain.scales_terms else 1.0
+
+
+def _terms(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
+    """Return the sum of the terms, for q and k before rotation."""
+    total = 0.0
     for term in modifiers.terms:
         match term:
             case ToeplitzBias(table, first, distances):

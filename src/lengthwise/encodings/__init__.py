@@ -10,6 +10,7 @@ from lengthwise.config import Registry, near_miss
 from lengthwise.encodings.alibi import ALiBi
 from lengthwise.encodings.banded_bias import BandedBias
 from lengthwise.encodings.base import DistanceBias, PositionEncoding, RotaryEncoding
+from lengthwise.encodings.combined import Combined, combine
 from lengthwise.encodings.cope import CoPE
 from lengthwise.encodings.dape import DAPE
 from lengthwise.encodings.dynamic_ntk import DynamicNTK
@@ -22,7 +23,6 @@ from lengthwise.encodings.kerple_power import KerplePower
 from lengthwise.encodings.learned import Learned
 from lengthwise.encodings.lerope import LeRoPE
 from lengthwise.encodings.llama3 import Llama3
-from lengthwise.encodings.log_n import LogN
 from lengthwise.encodings.longrope import LongRoPE
 from lengthwise.encodings.nope import NoPE
 from lengthwise.encodings.ntk_aware import NTKAware
@@ -35,8 +35,17 @@ from lengthwise.encodings.rope import RoPE
 from lengthwise.encodings.sandwich import Sandwich
 from lengthwise.encodings.selective_rope import SelectiveRoPE
 from lengthwise.encodings.shaw import Shaw
+from lengthwise.encodings.sinks import Sinks
 from lengthwise.encodings.sinusoidal import Sinusoidal
 from lengthwise.encodings.t5 import T5
+from lengthwise.encodings.temperatures.base import Temperature
+from lengthwise.encodings.temperatures.beam import Beam
+from lengthwise.encodings.temperatures.inkling import Inkling
+from lengthwise.encodings.temperatures.llama4 import Llama4
+from lengthwise.encodings.temperatures.log_n import LogN
+from lengthwise.encodings.temperatures.ministral import Ministral
+from lengthwise.encodings.temperatures.mistral_large4 import MistralLarge4
+from lengthwise.encodings.temperatures.ssmax import SSMax
 from lengthwise.encodings.transformer_xl import TransformerXL
 from lengthwise.encodings.xpos import XPos
 from lengthwise.encodings.yarn import YaRN
@@ -53,7 +62,6 @@ ENCODINGS = Registry(
         DynamicNTK,
         PRoPE,
         XPos,
-        LogN,
         NTKByParts,
         YaRN,
         DynamicYaRN,
@@ -76,8 +84,17 @@ ENCODINGS = Registry(
         FoX,
         BandedBias,
         GrapeAP,
+        LogN,
+        SSMax,
+        Llama4,
+        Ministral,
+        Beam,
+        MistralLarge4,
+        Inkling,
+        Sinks,
     ),
     plural="encodings",
+    combine=combine,
 )
 
 __all__ = [
@@ -88,19 +105,25 @@ __all__ = [
     "T5",
     "ALiBi",
     "BandedBias",
+    "Beam",
     "CoPE",
+    "Combined",
     "DistanceBias",
     "DynamicNTK",
     "DynamicYaRN",
     "FoX",
     "GrapeAP",
+    "Inkling",
     "KerpleLog",
     "KerplePower",
     "LeRoPE",
     "Learned",
     "Llama3",
+    "Llama4",
     "LogN",
     "LongRoPE",
+    "Ministral",
+    "MistralLarge4",
     "NTKAware",
     "NTKByParts",
     "NoPE",
@@ -110,10 +133,13 @@ __all__ = [
     "RePo",
     "RoPE",
     "RotaryEncoding",
+    "SSMax",
     "Sandwich",
     "SelectiveRoPE",
     "Shaw",
+    "Sinks",
     "Sinusoidal",
+    "Temperature",
     "TransformerXL",
     "XPos",
     "YaRN",

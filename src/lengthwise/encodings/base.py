@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
 from lengthwise.config import ConfigError, shown_settings
-from lengthwise.config.choices import from_context
+from lengthwise.config.class_settings import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
 from lengthwise.encodings.arguments import require_positive as require_positive
 from lengthwise.encodings.arguments import require_positive_int as require_positive_int
@@ -38,6 +38,7 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     # Adding the same number to every position ID changes no logit. An instance may override it (DAPE takes its base's).
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
+    is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 
@@ -49,6 +50,11 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     def extra_repr(self) -> str:
         """Return the settings as a choice's label shows them: `RoPE(base=500000.0)`."""
         return shown_settings(type(self), self.init_arguments)
+
+    @property
+    def title(self) -> str:
+        """The name of the encoding in messages."""
+        return type(self).__name__
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         """Return the token embeddings with the positions added. Called once, before the first layer."""

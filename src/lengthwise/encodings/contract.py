@@ -15,11 +15,11 @@ from torch.autograd import forward_ad
 
 from lengthwise.class_versions import wrong_return
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, RelativeValues, Rotation, Term
+from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, RelativeValues, Rotation, SinkLogit, Term
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
-_FORMS = {"rotation": Rotation, "logit_transform": LogitTransform, "gain": QueryGain}
+_FORMS = {"rotation": Rotation, "logit_transform": LogitTransform, "gain": QueryGain, "sink": SinkLogit}
 _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
 
 
@@ -45,7 +45,7 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
     if modifiers.rotation:
         _require_layout(encoding, "modifiers", modifiers.rotation)
-    return replace(modifiers, encoding=type(encoding).__name__)
+    return replace(modifiers, encoding=encoding.title)
 
 
 def is_transformed() -> bool:

@@ -14,6 +14,7 @@ from lengthwise.config import Choice, ConfigError, alternate
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.huggingface.attention import NAME
 from lengthwise.huggingface.embedded_positions import add_positions, current_module
 from lengthwise.huggingface.feature_cache import read_input
@@ -45,18 +46,21 @@ class NoPositions(nn.Module):
 class LayerState:
     """What an attention layer has in addition. It is no module, because the model owns the encoding.
 
-    `modules`, `number`: the model's encodings, and which of them is this layer's. It is looked up at each call, because packages
-    such as peft replace modules of a model.
+    `modules`, `parts`: the model's encodings, and which of them the layer combines. They are looked up at each call, because
+    packages such as peft replace modules of a model.
     """
 
     modules: nn.ModuleList
-    number: int
+    parts: tuple[int, ...]
+    combinations: Combinations  # of all layers
     forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
 
     @property
     def encoding(self) -> PositionEncoding:
-        return current_module(getattr(self.modules, str(self.number)))  # faster than an index
+        if len(self.parts) == 1:
+            return current_module(getattr(self.modules, str(self.parts[0])))  # faster than an index
+        return self.combinations.of(self.parts, [current_module(module) for module in self.modules])
 
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
@@ -107,7 +111,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         "d_model": int(config.hidden_size),
         "train_length": train_length_of(config),
     }
-    modules, number_of_layer = _build(choice, len(layers), context)
+    _require_no_window(choice)
+    modules, parts_of_layer = layer_modules(choice, len(layers), None, context)
     like = next(decoder.parameters())
     replaced = Replaced(config._attn_implementation, choice)
     _set_implementation(model, NAME)
@@ -115,17 +120,17 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         replaced.modules.append((parent, name, original))
         setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
     decoder.position_encodings = nn.ModuleList(modules).to(like.device)
-    forms = EncodingCache()
-    for layer, number in zip(layers, number_of_layer, strict=True):
+    forms, combinations = EncodingCache(), Combinations()
+    for layer, parts in zip(layers, parts_of_layer, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
-        state = LayerState(decoder.position_encodings, number, forms, block)
+        state = LayerState(decoder.position_encodings, parts, combinations, forms, block)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
             layer.forward = partial(forward, layer)
-        if modules[number].reads_content():
+        if modules[parts[0]].reads_content():
             replaced.hooks.append(layer.register_forward_pre_hook(read_input, with_kwargs=True))
-        if caches_rotated_keys(decoder.position_encodings[number], like.device):
+        if caches_rotated_keys(state.encoding, like.device):
             replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
     if modules[0].acts_on_embedding():
         replaced.hooks.append(decoder.register_forward_pre_hook(add_positions, with_kwargs=True))
@@ -297,18 +302,10 @@ def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]
     return found
 
 
-def _build(choice: Choice, layers: int, context: dict[str, Any]) -> tuple[list[PositionEncoding], list[int]]:
-    """Return the modules of the encodings, and the number of each layer's module."""
-    modules: list[PositionEncoding] = []
-    numbers: list[int] = []
-    shared: dict[Choice, int] = {}
-    for layer in range(layers):
-        own = choice.layers[layer % len(choice.layers)]
-        cls = cast(type[PositionEncoding], own.cls)
-        number = shared.get(own, len(modules))
-        if number == len(modules):
-            modules.append(cast(PositionEncoding, own.build(**context)))
-        if cls.acts_on_embedding() or cls.shared_across_layers:
-            shared[own] = number
-        numbers.append(number)
-    return modules, numbers
+def _require_no_window(choice: Choice) -> None:
+    """Raise `ConfigError` if a layer has a window: a model of transformers has the windows of its own configuration."""
+    for layer in choice.layers:
+        if (window := layer.layer.window) is not None:
+            raise ConfigError(
+                f"{layer.label}: the windows of a model of transformers are those of its configuration; omit window={window}"
+            )

@@ -10,7 +10,7 @@ from transformers.configuration_utils import SubConfigSpec
 
 from lengthwise import cache_folder
 from lengthwise.config import Choice, ConfigError
-from lengthwise.config.choices import choice_from_data
+from lengthwise.config.choice_data import choice_from_data
 
 MODULE = "modeling_lengthwise"  # the name of the module that is saved with a model
 TEXT = '''"""The classes of this model are in the package lengthwise (pip install 'lengthwise[hf]').
@@ -69,4 +69,5 @@ def saved_choice(data: Any) -> Choice:
 
 
 def _versions(data: Mapping[str, Any]) -> list[Any]:
-    return [part.get("class") for part in (data, *data.get("remaining_layers", ()))]
+    layers = (data, *data.get("remaining_layers", ()))
+    return [part.get("class") for layer in layers for part in (layer, layer.get("temperature") or {})]

@@ -17,6 +17,7 @@ from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
@@ -78,7 +79,8 @@ class Decoder(Model):
 
     `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model passes `num_heads`, `head_dim`, `d_model` and
     `train_length` to it. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
-    `config.share_encoding`: one module for all layers of a choice, or one per layer (None: as in the encoding's source). The
+    `config.share_encoding`: one module for all layers of a choice, or one per layer (None: as in the encoding's source). A
+    choice may give its layers a window, a temperature and sinks (`config.layers`), whose modules are in `encodings` too. The
     modifiers are computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records which
     backends "auto" selected. Dropout is applied to the embeddings and to the outputs of attention and MLP. It is not applied to
     attention weights, inside the MLP, or after the last norm.
@@ -121,24 +123,21 @@ class Decoder(Model):
             assert self.token_embedding is not None
             self.lm_head.weight = self.token_embedding.weight
         # Last, so that models of one seed start with the same weights whatever random numbers their encoding draws.
-        self.encodings = nn.ModuleList()
-        self.encoding_of_layer = self._build_encodings(encoding, train_length)
+        c = self.config
+        context = {
+            "num_heads": c.num_heads,
+            "head_dim": c.head_width,
+            "d_model": c.d_model,
+            "train_length": train_length,
+        }
+        modules, self.parts_of_layer = layer_modules(encoding, c.num_layers, c.share_encoding, context)
+        self.encodings, self._combinations = nn.ModuleList(modules), Combinations()
+        self.windows = [encoding.layers[n % len(encoding.layers)].layer.window for n in range(c.num_layers)]
 
-    def _build_encodings(self, encoding: Choice, train_length: int) -> list[int]:
-        """Add the modules of the encodings and return the index of each layer's encoding."""
-        c, encoding_of_layer = self.config, []
-        context = {"num_heads": c.num_heads, "head_dim": c.head_width, "d_model": c.d_model}
-        shared: dict[Choice, int] = {}
-        for layer in range(c.num_layers):
-            choice = encoding.layers[layer % len(encoding.layers)]
-            cls = cast(type[PositionEncoding], choice.cls)
-            index = shared.get(choice, len(self.encodings))
-            if index == len(self.encodings):
-                self.encodings.append(choice.build(**context, train_length=train_length))
-            if cls.acts_on_embedding() or (cls.shared_across_layers if c.share_encoding is None else c.share_encoding):
-                shared[choice] = index
-            encoding_of_layer.append(index)
-        return encoding_of_layer
+    @property
+    def encoding_of_layer(self) -> list[int]:
+        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`parts_of_layer` has all)."""
+        return [parts[0] for parts in self.parts_of_layer]
 
     def _initialize(self) -> None:
         """Draw the initial weights.
@@ -182,7 +181,7 @@ class Decoder(Model):
         return cast(list[PositionEncoding], list(self.encodings))
 
     def _encoding(self, layer: int) -> PositionEncoding:
-        return self.encoding_modules()[self.encoding_of_layer[layer]]
+        return self._combinations.of(self.parts_of_layer[layer], self.encoding_modules())
 
     def forward(
         self,
@@ -235,12 +234,13 @@ class Decoder(Model):
         if self.config.tie_embeddings and not self.config.t5_scaling:
             x = x * self.config.d_model**0.5
         x = self.dropout(embedded(self._encoding(0), x, span.q))
-        attentions: dict[int, _Attention] = {}
+        attentions: dict[tuple[tuple[int, ...], int | None], _Attention] = {}
         for layer, block in enumerate(self._blocks()):
-            index = self.encoding_of_layer[layer]
-            if index not in attentions:
-                attentions[index] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
-            x = self.run_block(block, x, partial(attentions[index], layer))
+            parts, window = self.parts_of_layer[layer], self.windows[layer]
+            if (parts, window) not in attentions:
+                view = (span, mask) if window is None else _last_keys(span, mask, window)
+                attentions[parts, window] = _Attention(self._encoding(layer), *view, window, self.backend, cache, watch)
+            x = self.run_block(block, x, partial(attentions[parts, window], layer))
         for attention in attentions.values():
             setattr(self._backends_used, attention.backend_used, True)
         x = self.norm(x)
@@ -302,25 +302,39 @@ class Decoder(Model):
         )
 
 
+def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
+    """Return the span and the mask of a layer with a window: with only the keys that some query of the mask sees."""
+    keys = min(mask.keys, mask.queries + window - 1)
+    if keys == mask.keys:  # a window of at least as many keys changes nothing
+        hides = torch.compiler.is_compiling() or window < keys
+        return span, replace(mask, window=window) if hides else mask
+    k, length_k = span.k[:, -keys:], None if span.length_k is None else span.length_k[:, -keys:]
+    first = span.length - keys if span.consecutive else span.first
+    documents = None if mask.documents is None else mask.documents[:, -keys:]
+    span = replace(span, k=k, length_k=length_k, consecutive=False, first=first)
+    return span, replace(mask, keys=keys, documents=documents, window=window)
+
+
 class _Attention:
-    """The attention of all layers that share an encoding, for one forward pass, with the cache if there is one."""
+    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one."""
 
     def __init__(
         self,
         encoding: PositionEncoding,
         span: Span,
         mask: Mask,
+        window: int | None,
         backend: str,
         cache: KVCache | None,
         watch: Watch | None,
     ):
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
-        self.watch = watch
+        self.window, self.watch = window, watch
         self.modifiers = modifiers_of(encoding, span) if cache is None else cache.encodings.modifiers(encoding, span)
         rotates_keys = cache is not None and self.modifiers.caches_rotated_keys
         self.rotation = self.modifiers.rotation if rotates_keys else None
         if self.rotation and cache is not None:
-            self.new_keys = self.rotation.keys_from(cache.length - mask.queries)
+            self.new_keys = self.rotation.keys_from(mask.keys - mask.queries)
             self.modifiers = replace(self.modifiers, rotation=self.rotation.queries_only())
         self.plan: Plan | None = None
         self.backend_used = ""
@@ -330,12 +344,12 @@ class _Attention:
         if self.cache is not None:
             if self.rotation:
                 k = self.new_keys.rotate_key(k)
-            k, v = self.cache.update(layer, k, v)
+            k, v = self.cache.update(layer, k, v, self.window)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():
             features = features_of(self.encoding, x)
             if self.cache is not None:
-                features = self.cache.update_features(layer, features)
+                features = self.cache.update_features(layer, features, self.window)
             modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None
         if self.watch is not None:
             self.watch(layer, modifiers, self.span, self.mask, q, k, scale)

@@ -34,4 +34,5 @@ class Call(ctypes.Structure):
         *((name, _INTEGER) for name in ("edges_size", "rank_stride", "first_keys", "last_keys")),
         *((name, _POINTER) for name in ("cos_sin_q", "cos_sin_k")),
         *((name, _INTEGER) for name in ("cos_sin_q_stride", "cos_sin_k_stride", "pairs", "interleaved")),
+        *((name, _POINTER) for name in ("sink", "grad_sink")),
     )

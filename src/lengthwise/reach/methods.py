@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lengthwise.config import Choice, ConfigError, alternate
-from lengthwise.config.choices import split_layers
+from lengthwise.config.layers import split_layers
 from lengthwise.encodings import ENCODINGS
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
 from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding
@@ -79,7 +79,7 @@ def _inherit(choice: Choice, own: Choice, method: str) -> Choice:
     if "base" in settings and not found:
         return own  # a layer without positions stays one
     for name in INHERITED:
-        if name in settings and name in found and not re.search(rf"[:,]\s*{name}\s*=", method):
+        if name in settings and name in found and not re.search(rf"[:,(]\s*{name}\s*=", method):
             settings[name] = found[name]
     return replace(choice, settings=tuple(settings.items()))
 

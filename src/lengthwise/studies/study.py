@@ -1,6 +1,7 @@
 """A study: a question, the runs that answer it, and their evaluation."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from lengthwise.config import (
     choose,
     near_miss,
 )
-from lengthwise.config.choices import split_layers
+from lengthwise.config.layers import split_layers, with_colon
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
@@ -285,10 +286,11 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
 
     For example `fire:hidden_layers=1`. `fire-s` is FIRE with one module for all layers, `t5-per-layer` T5 with one for each.
     """
-    name, colon, settings = text.partition(":")
     parts = split_layers(text)
+    text = with_colon(text) if len(parts) == 1 else text
+    name, colon, settings = text.partition(":")
     for suffix, share in (("-s", True), ("-per-layer", False)):
-        names = [part.partition(":")[0].partition("*")[0] for part in parts]
+        names = [re.split(r"[:(*]", part)[0] for part in parts]
         if not any(n.lower().endswith(suffix) and not ENCODINGS.has(n) for n in names):
             continue
         if len(parts) > 1 or "*" in name:
@@ -298,7 +300,7 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
             raise ConfigError(
                 f"{text!r}: {choice.name} has no parameters that layers could share; write {choice.name.lower()!r}"
             )
-        if bool(getattr(choice.cls, "shared_across_layers", False)) == share:
+        if choice.shared_across_layers == share:
             default = "one module for all layers" if share else "one module per layer"
             raise ConfigError(f"{text!r}: {choice.name} has {default} by default; write {choice.name.lower()!r}")
         return choice, share

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from lengthwise.config.choices import split_at_commas
+from lengthwise.config.layers import split_at_commas
 from lengthwise.trackers.base import Point, Status, TrackedRun, TrackedScore, Tracker
 from lengthwise.trackers.mlflow import MLflow
 from lengthwise.trackers.tensorboard import TensorBoard

@@ -207,7 +207,7 @@ def inherit_weights(model: nn.Module, run: Run, parent: RunFolder, tensors: Mapp
 
 
 def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
-    return run.model.share_encoding, [choice.cls for choice in run.encoding.layers]
+    return run.model.share_encoding, [part.cls for choice in run.encoding.layers for part in choice.parts]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -106,7 +106,7 @@ class TrackedNumbers:
 def _quantities(model: Decoder) -> list[Quantity]:
     found = []
     for index, encoding in enumerate(cast(list[PositionEncoding], list(model.encodings))):
-        layers = tuple(layer + 1 for layer, own in enumerate(model.encoding_of_layer) if own == index)
+        layers = tuple(layer + 1 for layer, parts in enumerate(model.parts_of_layer) if index in parts)
         for name, value in tracked_of(encoding).items():
             entries: tuple[int, ...] = ()
             if value.ndim == 2:

@@ -23,16 +23,16 @@ GEOMETRY = Geometry("position_q", "position_k", "documents", "causal", "window")
 def test_a_group_has_the_names_of_the_schema():
     """Every argument is its own name here."""
     call = Arguments(
-        BIASES, Rows("rows", "rows_first"), GEOMETRY, "scale", Rotary("cos_sin_q", "cos_sin_k", "interleaved")
+        BIASES, Rows("rows", "rows_first"), GEOMETRY, "scale", Rotary("cos_sin_q", "cos_sin_k", "interleaved"), "sink"
     )
     assert call.flatten() == tuple(name for _, name in arguments.declared(arguments.ATTENTION)[3:])
     assert Arguments.unflatten(call.flatten()) == call
-    products = RelativeArguments(Vectors("content", "relative", "relative_first"), BIASES, GEOMETRY, "scale")
+    products = RelativeArguments(Vectors("content", "relative", "relative_first"), BIASES, GEOMETRY, "scale", "sink")
     assert products.flatten() == tuple(name for _, name in arguments.declared(arguments.RELATIVE)[3:])
     assert RelativeArguments.unflatten(products.flatten()) == products
 
 
-@pytest.mark.parametrize("left_out", [0, 1, 2, 3])
+@pytest.mark.parametrize("left_out", [0, 1, 2, 3, 4])
 def test_a_dispatcher_may_leave_out_the_last_arguments(left_out):
     call = Arguments(Biases(torch.zeros(1, 3), -1), geometry=Geometry(window=5), scale=0.5)
     flat = call.flatten()

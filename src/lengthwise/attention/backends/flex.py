@@ -115,8 +115,13 @@ def _attend(
             q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
         gqa = q.shape[1] != k.shape[1]
         flex_attention = _flex_function("flex_attention", q.device)
-        out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
-        return out.to(input_dtype)
+        arguments = {"score_mod": mod, "block_mask": blocks, "scale": scale, "enable_gqa": gqa}
+        if modifiers.sink is None:
+            out: Tensor = flex_attention(q, k, v, **arguments)
+            return out.to(input_dtype)
+        out, auxiliary = flex_attention(q, k, v, return_aux=_eager("AuxRequest")(lse=True), **arguments)
+        share = (auxiliary.lse - modifiers.sink.logit.to(auxiliary.lse.dtype)[:, None]).sigmoid()
+        return (out * share[..., None]).to(input_dtype)  # of the keys: exp(lse) / (exp(lse) + exp(logit))
 
 
 def score_mod(
@@ -135,9 +140,11 @@ def score_mod(
     `modifiers.rotation.rotate_key(k)` to flex_attention.
 
     Only RelativeKeyBias and KeyBias need q [b, h, i, d] and k [b, g, j, d] before rotation, and `scale` if it is not 1/sqrt(d).
-    The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform and RelativeValues, which no score_mod can
-    express.
+    The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform, RelativeValues and SinkLogit, which no
+    score_mod can express.
     """
+    if modifiers.sink:
+        raise ConfigError("score_mod: a SinkLogit is in the softmax's denominator; use lengthwise.attend")
     if reason := needs_rows(modifiers, "FlexAttention"):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
     content = [
@@ -217,15 +224,16 @@ def compiled_function(name: str) -> Callable[..., Any]:
 def _sum(modifiers: forms.AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
     """Return a score_mod that applies the gain and adds all pair functions."""
     gain = None if modifiers.gain is None else _reader(modifiers.gain.gain.to(dtype))
+    scales_terms = modifiers.gain is not None and modifiers.gain.scales_terms
 
     @no_type_check
     def score(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         score = score.to(dtype)
-        if gain is not None:
+        if gain is not None and not scales_terms:
             score = score * gain(b, h, i)
         for pair in pairs:
             score = score + pair(b, h, i, j)
-        return score
+        return score * gain(b, h, i) if gain is not None and scales_terms else score
 
     return score
 
@@ -359,5 +367,7 @@ def _column(span: Span, first: int, columns: int) -> _Pair:
 
 
 def _tensors(modifiers: forms.AttentionModifiers) -> list[Tensor]:
-    parts = [part for part in (modifiers.rotation, modifiers.gain, *modifiers.terms) if part is not None]
+    parts = [
+        part for part in (modifiers.rotation, modifiers.gain, modifiers.sink, *modifiers.terms) if part is not None
+    ]
     return [x for part in parts for x in vars(part).values() if isinstance(x, Tensor)]

@@ -53,7 +53,8 @@ class Reference(Backend):
             for (rows, keys), (modifiers, span) in blocks:
                 visible = mask.visible(device, rows, keys)[:, None]
                 block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
-                weights = block_logits.masked_fill(~visible, -math.inf).softmax(-1).to(forms.table_dtype(device))
+                weights = softmax(block_logits.masked_fill(~visible, -math.inf), modifiers.sink)
+                weights = weights.to(forms.table_dtype(device))
                 column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
                 query_rank = rank[:, mask.keys - mask.queries :][:, rows, None]
                 key_rank = rank[:, None, keys]
@@ -83,7 +84,7 @@ def attention(
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
     """Return the attention output. q, k and v have the same number of heads and the compute dtype."""
-    weights = logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
+    weights = softmax(logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf), modifiers.sink)
     out = weights @ v
     for value in modifiers.values:
         # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
@@ -109,12 +110,24 @@ def logits(
     rotation = modifiers.rotation
     rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)
     out = rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
-    if modifiers.gain:
-        out = out * modifiers.gain.gain[..., None].to(compute)
+    gain = modifiers.gain.gain[..., None].to(compute) if modifiers.gain else None
+    scales_terms = modifiers.gain is not None and modifiers.gain.scales_terms
+    if gain is not None and not scales_terms:
+        out = out * gain
     q, k = q.to(compute), k.to(compute)
     for term in modifiers.terms:
         out = out + dense(term, q, k, span, scale).to(compute)
+    if gain is not None and scales_terms:
+        out = out * gain
     return modifiers.logit_transform.function(out, q, visible, scale, span) if modifiers.logit_transform else out
+
+
+def softmax(logits: Float[Tensor, "b h i j"], sink: forms.SinkLogit | None) -> Float[Tensor, "b h i j"]:
+    """Return the weights of the keys. With a sink they sum to less than 1."""
+    if sink is None:
+        return logits.softmax(-1)
+    column_of_sink = sink.logit.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
+    return torch.cat([logits, column_of_sink], -1).softmax(-1)[..., :-1]
 
 
 def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:

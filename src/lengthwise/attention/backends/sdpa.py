@@ -20,8 +20,9 @@ class SDPA(Backend):
     """Torch's `scaled_dot_product_attention`.
 
     Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
-    between rows). On a GPU a bias has the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision is computed in
-    float32, and for a learned bias torch falls back to matrices of the whole batch.
+    between rows). A sink is one more column of such a tensor, and one more key. On a GPU a bias has the dtype of q: in bfloat16
+    it has 8 bits. On a CPU half precision is computed in float32, and for a learned bias torch falls back to matrices of the
+    whole batch.
     """
 
     name = "sdpa"
@@ -57,14 +58,34 @@ def _attend(
     bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
     for term in modifiers.terms:
         if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias)):
-            values = reference.dense(term, q, k, span, scale)
+            values = _scaled(reference.dense(term, q, k, span, scale), modifiers.gain)
             bias = _hide(values, mask) if bias is None else bias + values
     if modifiers.rotation:
         q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
     if modifiers.gain:
         compute = torch.promote_types(q.dtype, torch.float32)
         q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+    if modifiers.sink:
+        k, v, bias = _with_sink(modifiers.sink, q, k, v, bias, mask)
     return _fused(q, k, v, bias, mask, scale).to(input_dtype)
+
+
+def _scaled(values: Tensor, gain: forms.QueryGain | None) -> Tensor:
+    """Return the values of a term, multiplied by a gain that scales terms."""
+    return values * gain.gain[..., None].to(values.dtype) if gain and gain.scales_terms else values
+
+
+def _with_sink(
+    sink: forms.SinkLogit, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return keys, values and bias with one more key: 0, like its value, and the sink's logit as its bias."""
+    compute = torch.promote_types(q.dtype, torch.float32)
+    if bias is None:
+        bias = _hide(q.new_zeros((), dtype=compute), mask)
+    batch, heads = max(1, bias.shape[0]) if bias.ndim == 4 else 1, q.shape[1]
+    pairs = bias.expand(batch, heads, mask.queries, mask.keys)
+    logit = sink.logit.to(compute)[:, None, None].expand(batch, heads, mask.queries, 1)
+    return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), torch.cat([pairs.to(compute), logit], -1)
 
 
 def _static_bias(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
@@ -82,6 +103,7 @@ def _static_bias(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)
             case _:
                 continue
+        new = _scaled(new, modifiers.gain)
         bias = new if bias is None else bias + new
     if bias is not None:
         return _hide(bias, mask)

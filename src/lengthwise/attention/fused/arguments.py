@@ -86,22 +86,26 @@ class Vectors(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """The arguments of `lengthwise::attention` after q, k and v."""
+    """The arguments of `lengthwise::attention` after q, k and v.
+
+    sink [h]: a logit of each head in the denominator of the softmax, in the compute dtype, or None.
+    """
 
     biases: Biases = Biases()
     rows: Rows = Rows()
     geometry: Geometry = Geometry()
     scale: float = 1.0
     rotary: Rotary = Rotary()
+    sink: Tensor | None = None
 
     def flatten(self) -> tuple[Any, ...]:
-        return *self.biases.flatten(), *self.rows, *self.geometry, self.scale, *self.rotary
+        return *self.biases.flatten(), *self.rows, *self.geometry, self.scale, *self.rotary, self.sink
 
     @classmethod
     def unflatten(cls, flat: Sequence[Any]) -> "Arguments":
         """Return the groups. A dispatcher leaves out the last arguments if they are the defaults."""
-        biases, rows, geometry, scale, rotary = flat[:7], flat[7:9], flat[9:14], flat[14], flat[15:]
-        return cls(Biases.unflatten(biases), Rows(*rows), Geometry(*geometry), scale, Rotary(*rotary))
+        biases, rows, geometry, scale, rotary = flat[:7], flat[7:9], flat[9:14], flat[14], flat[15:18]
+        return cls(Biases.unflatten(biases), Rows(*rows), Geometry(*geometry), scale, Rotary(*rotary), *flat[18:])
 
 
 class RelativeArguments(NamedTuple):
@@ -111,14 +115,15 @@ class RelativeArguments(NamedTuple):
     biases: Biases
     geometry: Geometry
     scale: float
+    sink: Tensor | None = None
 
     def flatten(self) -> tuple[Any, ...]:
-        return *self.vectors, *self.biases.flatten(), *self.geometry, self.scale
+        return *self.vectors, *self.biases.flatten(), *self.geometry, self.scale, self.sink
 
     @classmethod
     def unflatten(cls, flat: Sequence[Any]) -> "RelativeArguments":
         vectors, biases, geometry, scale = flat[:3], flat[3:10], flat[10:15], flat[15]
-        return cls(Vectors(*vectors), Biases.unflatten(biases), Geometry(*geometry), scale)
+        return cls(Vectors(*vectors), Biases.unflatten(biases), Geometry(*geometry), scale, *flat[16:])
 
 
 class NeedsGrad(NamedTuple):
@@ -127,6 +132,7 @@ class NeedsGrad(NamedTuple):
     table: bool
     segments: bool
     rows: bool = False
+    sink: bool = False
 
 
 _HEADS = "Tensor q, Tensor k, Tensor v"
@@ -136,6 +142,7 @@ _BIASES = (
 )
 _ROWS = "Tensor? rows, SymInt rows_first"
 _GEOMETRY = "Tensor? position_q, Tensor? position_k, Tensor? documents, bool causal, SymInt window, float scale"
+_ROTARY_AND_SINK = "Tensor? cos_sin_q=None, Tensor? cos_sin_k=None, bool interleaved=True, Tensor? sink=None"
 _VECTORS = "Tensor content, Tensor relative, SymInt relative_first"
 _SAVED = f"Tensor grad, {_HEADS}, Tensor out, Tensor lse"
 
@@ -144,19 +151,21 @@ def _schema(arguments: Iterable[str], results: int) -> str:
     return f"({', '.join(arguments)}) -> ({', '.join(['Tensor'] * results)})"
 
 
-ATTENTION = _schema(
-    (_HEADS, _BIASES, _ROWS, _GEOMETRY, "Tensor? cos_sin_q=None, Tensor? cos_sin_k=None, bool interleaved=True"), 2
-)
+ATTENTION = _schema((_HEADS, _BIASES, _ROWS, _GEOMETRY, _ROTARY_AND_SINK), 2)
 ATTENTION_BACKWARD = _schema(
     (
-        *(_SAVED, _BIASES, _ROWS, _GEOMETRY, "Tensor? cos_sin_q, Tensor? cos_sin_k, bool interleaved"),
-        "bool needs_table_grad, bool needs_segment_grads, bool needs_rows_grad",
+        *(_SAVED, _BIASES, _ROWS, _GEOMETRY, "Tensor? cos_sin_q, Tensor? cos_sin_k, bool interleaved, Tensor? sink"),
+        "bool needs_table_grad, bool needs_segment_grads, bool needs_rows_grad, bool needs_sink_grad",
     ),
-    9,
+    10,
 )
-RELATIVE = _schema((_HEADS, _VECTORS, _BIASES, _GEOMETRY), 2)
+RELATIVE = _schema((_HEADS, _VECTORS, _BIASES, _GEOMETRY, "Tensor? sink=None"), 2)
 RELATIVE_BACKWARD = _schema(
-    (_SAVED, _VECTORS, _BIASES, _GEOMETRY, "bool needs_table_grad, bool needs_segment_grads"), 10
+    (
+        *(_SAVED, _VECTORS, _BIASES, _GEOMETRY, "Tensor? sink"),
+        "bool needs_table_grad, bool needs_segment_grads, bool needs_sink_grad",
+    ),
+    11,
 )
 
 

@@ -1,9 +1,9 @@
 """The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
-They support rotations, tables over distances, and piecewise linear biases (FIRE). No bias is ever a T x T matrix: memory is that
-of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and intercepts are
-computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a CPU the kernel
-rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
+They support rotations, tables over distances, piecewise linear biases (FIRE) and sinks. No bias is ever a T x T matrix:
+memory is that of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and
+intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a
+CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
 """
 
 import functools
@@ -45,6 +45,11 @@ from lengthwise.span import Span
 
 # Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
 CONVERTS_TO_FLOAT32 = ("cpu",)
+_SCALED_TERMS = (
+    forms.RelativeKeyBias,
+    forms.ContentBias,
+    forms.KeyBias,
+)  # terms that a QueryGain can scale before the kernel
 KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 
@@ -61,6 +66,8 @@ class Fused(Backend):
                 return "KeyBias together with a Rotation needs unrotated keys"
             if isinstance(term, (forms.CumulativeBias, forms.DenseBias)):
                 return f"it has no kernel for {type(term).__name__}"
+            if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
+                return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
         products = vector_terms(modifiers)
@@ -112,7 +119,7 @@ class Fused(Backend):
         return cpu.statistics(
             q,
             k,
-            Arguments(biases, Rows(), geometry, measurement.scale),
+            Arguments(biases, Rows(), geometry, measurement.scale, sink=sink_argument(modifiers, q, compute)),
             edges=torch.tensor(measurement.edges, dtype=torch.long),
             rank=None if mask.documents is None else measurement.rank(q.device),
             first_keys=measurement.first,
@@ -134,6 +141,7 @@ def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
         "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
         "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
         "vectors": bool(vector_terms(modifiers)),
+        "sink": modifiers.sink is not None,
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
@@ -171,8 +179,9 @@ def _attend(
         rotates = q.device.type in KERNEL_ROTATES and not products
         rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
         arguments = Arguments(
-            bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary()
-        )
+            bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary(),
+            sink_argument(modifiers, q, compute),
+        )  # fmt: skip
         static_vectors = combined_vectors(products, compute, scale)
         cache[key] = _Static(arguments, *static_vectors, rotary is not None, _changes_q_or_k(modifiers, None))
     arguments, vectors, vectors_first, kernel_rotates, changes_q_or_k = cache[key]
@@ -186,6 +195,8 @@ def _attend(
     if q.device.type in CONVERTS_TO_FLOAT32 and (products or changes_q_or_k):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
     contents = [query_vectors(term, q.to(compute)) for term in products]
+    if modifiers.gain and modifiers.gain.scales_terms:
+        contents = [content * modifiers.gain.gain[..., None].to(compute) for content in contents]
     if changes_q_or_k:
         q, k = _transformed(modifiers, rotation, q, k)
     if vectors is None:
@@ -194,8 +205,9 @@ def _attend(
         out = out[..., :width]
     else:
         content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
-        biases, _, geometry, *_ = arguments
-        relative_arguments = RelativeArguments(Vectors(content, vectors, vectors_first), biases, geometry, scale)
+        relative_arguments = RelativeArguments(
+            Vectors(content, vectors, vectors_first), arguments.biases, arguments.geometry, scale, arguments.sink
+        )
         out, _ = relative.relative_attention(q, k, v, *relative_arguments.flatten())
     return out.to(input_dtype)
 
@@ -239,12 +251,20 @@ def _transformed(
     compute = torch.promote_types(q.dtype, torch.float32)
     if rotation:
         q, k = rotation.rotate_query(q), rotation.rotate_key(k)
+    vector_gain: Tensor | float = 1.0
     if modifiers.gain:
-        q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+        gain = modifiers.gain.gain[..., None].to(compute)
+        q = (q * gain).to(q.dtype)
+        vector_gain = gain if modifiers.gain.scales_terms else 1.0
     for term in modifiers.terms:
         if isinstance(term, forms.KeyBias):  # <q_i + vector, k_j>
-            q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
+            q = (q.to(compute) + term.vector[:, None].to(compute) * vector_gain).to(q.dtype)
     return q, k
+
+
+def sink_argument(modifiers: forms.AttentionModifiers, q: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Return the logit of each head's sink, if there are sinks."""
+    return None if modifiers.sink is None else plain(modifiers.sink.logit.expand(q.shape[1]), dtype)
 
 
 def bias_arguments(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Biases, NeedsGrad, Rows
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -24,8 +24,7 @@ def empty_gradients(
     k: Tensor,
     v: Tensor,
     lse: Tensor,
-    biases: Biases,
-    rows: Rows,
+    arguments: Arguments,
     needs: NeedsGrad,
     separate_storage: bool = True,
 ) -> Gradients:
@@ -37,10 +36,10 @@ def empty_gradients(
     """
     none = None if separate_storage else lse.new_empty(0)
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
-    slope, intercept, _, distance_feature, query_scale = biases.segments or (None,) * 5
-    wanted = [(biases.table, needs.table)]
+    slope, intercept, _, distance_feature, query_scale = arguments.biases.segments or (None,) * 5
+    wanted = [(arguments.biases.table, needs.table)]
     wanted += [(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
-    wanted.append((rows.table, needs.rows))
+    wanted += [(arguments.rows.table, needs.rows), (arguments.sink, needs.sink)]
     return *heads, *(_like(x, needed, lse, none) for x, needed in wanted)  # type: ignore[return-value]
 
 

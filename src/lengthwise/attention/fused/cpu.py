@@ -30,7 +30,7 @@ def _new_call(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments
 ) -> tuple[Call, list[Tensor]]:
     """Return the arguments of a call, and the tensors that were made for it, which must live until it has run."""
-    biases, rows, geometry, scale, rotary = arguments
+    biases, rows, geometry, scale, rotary, sink = arguments
     call = Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
         dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=forced_target,
@@ -51,6 +51,9 @@ def _new_call(
     _add_integers(call, "position_k", geometry.position_k)
     _add_integers(call, "documents", geometry.documents)
     _rotate(call, rotary)
+    if sink is not None:
+        call.sink = _pointer("sink", sink, lse.dtype)
+        _require(sink.shape == q.shape[1:2], "sink", sink, q)
     return call, made
 
 
@@ -127,12 +130,12 @@ def backward(
     needs: NeedsGrad,
     separate_storage: bool = True,
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows.
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink.
 
     See operator.py, and buffers.py for `separate_storage`.
     """
     q, k, v, grad, out = (_contiguous_tokens(x) for x in (q, k, v, grad, out))
-    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs, separate_storage)
+    gradients = empty_gradients(q, k, v, lse, arguments, needs, separate_storage)
     call, _made = _new_call(q, k, v, out, lse, arguments)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
@@ -143,17 +146,22 @@ def backward(
     fields = "grad_slope", "grad_intercept", "grad_feature", "grad_query_scale"
     for name, tensor in zip(fields, exact, strict=False):
         setattr(call, name, tensor.data_ptr())
-    rows, drows = arguments.rows.table, gradients[8]
+    rows, drows, dsink = arguments.rows.table, *gradients[8:]
     if needs.rows and rows is not None:
         # The kernel writes a gradient for every head, even if all heads share the rows.
         if rows.shape[1] != q.shape[1]:
             drows = rows.new_empty(*q.shape[:3], rows.shape[3])
         call.grad_rows = drows.data_ptr()
+    by_sequence = lse.new_zeros(lse.shape[:2], dtype=torch.float64) if needs.sink else None
+    if by_sequence is not None:
+        call.grad_sink = by_sequence.data_ptr()
     _run(call)
+    if by_sequence is not None:
+        dsink.copy_(by_sequence.sum(0))
     for x, result in zip(gradients[4:8], exact, strict=False):
         if result is not x:
             x.copy_(result)
-    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
+    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True), dsink)
 
 
 def statistics(

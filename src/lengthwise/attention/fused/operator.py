@@ -8,12 +8,13 @@ The logit of query i and key j in head h is
     scale <q_i, k_j>  +  table[h, distance - first]  +  slope[h, s] x + intercept[h, s]  +  rows[b, h, i, distance - rows_first]
 
 with x = distance_feature[distance] query_scale[i], and s the number of knots <= x. A distance past either end of a table takes the
-nearest entry. q and k are rotated first. arguments.py has the groups of arguments with their shapes and dtypes.
+nearest entry. exp(sink[h]) may be added to the denominator of the softmax. q and k are rotated first. arguments.py has the
+groups of arguments with their shapes and dtypes.
 
 q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
 float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
-Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale and rows; there is no second derivative. The
+Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink; there is no second derivative. The
 operator works under `torch.compile`. Results are the same at every call on one device, for any number of threads.
 """
 
@@ -81,11 +82,11 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
 def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows.
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink.
 
     From the table on, gradients that are not needed are empty.
     """
-    padded, needs = Arguments.unflatten(flat[:-3]), NeedsGrad(*flat[-3:])
+    padded, needs = Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:])
     arguments = _without_padding(padded)
     if q.is_cuda:
         _require_no_rotation(arguments.rotary)
@@ -105,8 +106,7 @@ def _segment_count(biases: Biases) -> int:
 
 @attention_backward.register_fake
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
-    arguments = Arguments.unflatten(flat[:-3])
-    return empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, NeedsGrad(*flat[-3:]))
+    return empty_gradients(q, k, v, lse, Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:]))
 
 
 def _no_second_derivative(_ctx: Any, *_grads: Any) -> None:
@@ -118,7 +118,7 @@ class OperatorAutograd:
 
     `schema`: its schema; q, k and v are the first arguments. `differentiable`: the arguments that its backward kernel returns
     gradients of. The kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether
-    the gradients of the table, of the segments and, if there is such an argument, of the rows are needed.
+    the gradients of the table, of the segments and, if there are such arguments, of the rows and of the sink are needed.
     """
 
     def __init__(self, schema: str, differentiable: tuple[str, ...]) -> None:
@@ -127,7 +127,7 @@ class OperatorAutograd:
         self.numbers = tuple(n for n, (kind, _) in enumerate(arguments) if not kind.startswith("Tensor"))
         self.tensors = tuple(n for n in range(len(arguments)) if n not in self.numbers)
         self.differentiable = tuple(index[name] for name in differentiable)
-        groups = ("table",), ("slope", "intercept", "distance_feature", "query_scale"), ("rows",)
+        groups = ("table",), ("slope", "intercept", "distance_feature", "query_scale"), ("rows",), ("sink",)
         self.groups = [[index[name] for name in group] for group in groups if group[0] in index]
 
     def register(self, operator: CustomOpDef, kernel: CustomOpDef) -> None:
@@ -155,7 +155,8 @@ class OperatorAutograd:
         out, lse, *tensors = ctx.saved_tensors
         for n, x in zip((*self.tensors, *self.numbers), (*tensors, *ctx.numbers), strict=True):
             arguments[n] = x
-        needs_grad = ctx.needs_input_grad
+        # A dispatcher leaves out the last arguments if they are the defaults.
+        needs_grad = (*ctx.needs_input_grad, *[False] * (len(arguments) - len(ctx.needs_input_grad)))
         flags = [any(needs_grad[n] for n in group) for group in self.groups]
         computed = kernel(grad, *arguments[:3], out, lse, *arguments[3:], *flags)
         for n, gradient in zip(self.differentiable, computed, strict=True):
@@ -165,7 +166,7 @@ class OperatorAutograd:
 
 _autograd = OperatorAutograd(
     schemas.ATTENTION,
-    ("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows"),
+    ("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink"),
 )
 _autograd.register(attention, attention_backward)
 
@@ -198,7 +199,7 @@ class _Eager(torch.autograd.Function):
 def _backward_in_shared_storage(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    arguments, needs = Arguments.unflatten(flat[:-3]), NeedsGrad(*flat[-3:])
+    arguments, needs = Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:])
     return cpu.backward(grad, q, k, v, out, lse, arguments, needs, separate_storage=False)
 
 

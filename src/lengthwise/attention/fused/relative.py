@@ -19,7 +19,6 @@ from torch import Tensor
 from lengthwise.attention.fused import arguments as schemas
 from lengthwise.attention.fused.arguments import (
     Arguments,
-    Biases,
     Geometry,
     NeedsGrad,
     RelativeArguments,
@@ -32,7 +31,7 @@ from lengthwise.attention.fused.operator import OperatorAutograd, attention, att
 _BLOCK = 96  # queries that the CPU kernel processes together
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
 
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def queries_per_part(queries: int, dim: int, distances: int) -> int:
@@ -69,7 +68,7 @@ class _Part:
             query_scale = _slice(segments.query_scale, self.queries.start, self.queries.stop)
             segments = segments._replace(query_scale=query_scale)
         biases = call.biases._replace(segments=segments)
-        return Arguments(biases, Rows(rows, self.first), self.geometry, call.scale)
+        return Arguments(biases, Rows(rows, self.first), self.geometry, call.scale, sink=call.sink)
 
 
 def parts_of(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
@@ -134,20 +133,20 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
 def relative_attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    """Return the gradients of q, k, v, content, relative, table, slope, intercept, distance_feature and query_scale.
+    """Return the gradients of q, k, v, content, relative, table, slope, intercept, distance_feature, query_scale and sink.
 
     From the table on, gradients that are not needed are empty.
     """
-    call, needs = RelativeArguments.unflatten(flat[:-2]), NeedsGrad(flat[-2], flat[-1], rows=True)
+    call, needs = RelativeArguments.unflatten(flat[:-3]), NeedsGrad(flat[-3], flat[-2], rows=True, sink=flat[-1])
     content, relative, _ = call.vectors
     dq, dcontent = like_heads(q), torch.empty_like(content)
     dk, dv = (like_heads(x.to(lse.dtype)).zero_() for x in (k, v))  # sums over the parts, like all that follow
     drelative = relative.new_zeros(q.shape[1], *relative.shape[1:])
-    *shared, dquery_scale = (x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call.biases, needs))
+    *shared, dquery_scale, dsink = (x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call, needs))
     with torch.autocast(q.device.type, enabled=False):
         for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
             at, columns = part.queries, part.columns
-            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows = attention_backward(
+            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink = attention_backward(
                 grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
                 lse[:, :, at].contiguous(), *part.arguments(call).flatten(), *needs,
             )  # fmt: skip
@@ -157,31 +156,34 @@ def relative_attention_backward(
             dcontent[:, :, at] = block_product(drows, relative[:, columns])
             for drow, content_row in zip(drows, content[:, :, at], strict=True):
                 drelative[:, columns].baddbmm_(drow.mT, content_row)
-            for gradient, part_gradient in zip(shared, part_shared, strict=True):
+            for gradient, part_gradient in zip((*shared, dsink), (*part_shared, part_dsink), strict=True):
                 gradient += part_gradient
             if needs.segments:
                 dquery_scale[:, at] = part_dquery_scale
     drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)
-    return dq, dk.to(k.dtype), dv.to(v.dtype), dcontent, drelative, *shared, dquery_scale  # type: ignore[return-value]
+    return dq, dk.to(k.dtype), dv.to(v.dtype), dcontent, drelative, *shared, dquery_scale, dsink  # type: ignore[return-value]
 
 
 def _empty_bias_gradients(
-    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, biases: Biases, needs: NeedsGrad
+    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, call: RelativeArguments, needs: NeedsGrad
 ) -> tuple[Tensor, ...]:
-    return empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, biases, Rows(), needs)[3:8]
+    """Return empty tensors for the gradients of the table, the segments and the sink."""
+    arguments = Arguments(call.biases, sink=call.sink)
+    gradients = empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, arguments, needs)
+    return *gradients[3:8], gradients[9]
 
 
 @relative_attention_backward.register_fake
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
-    call, needs = RelativeArguments.unflatten(flat[:-2]), NeedsGrad(*flat[-2:])
+    call, needs = RelativeArguments.unflatten(flat[:-3]), NeedsGrad(flat[-3], flat[-2], sink=flat[-1])
     content, relative, _ = call.vectors
     vector_gradients = torch.empty_like(content), relative.new_empty(relative.shape)
-    gradients = _empty_bias_gradients(q, k, v, lse, call.biases, needs)
+    gradients = _empty_bias_gradients(q, k, v, lse, call, needs)
     return like_heads(q), like_heads(k), like_heads(v), *vector_gradients, *gradients  # type: ignore[return-value]
 
 
 _autograd = OperatorAutograd(
     schemas.RELATIVE,
-    ("q", "k", "v", "content", "relative", "table", "slope", "intercept", "distance_feature", "query_scale"),
+    ("q", "k", "v", "content", "relative", "table", "slope", "intercept", "distance_feature", "query_scale", "sink"),
 )
 _autograd.register(relative_attention, relative_attention_backward)

@@ -35,6 +35,7 @@ def pictures(data: Data, description: str) -> list["RenderableType"]:
         ("bias", _bias),
         ("embedding", _embedding),
         ("query_gain", _query_gain),
+        ("sink_logits", _sink_logits),
         ("query_vectors", _vectors),
         ("value_vectors", _vectors),
         ("key_vectors", _key_vectors),
@@ -174,6 +175,10 @@ def _embedding(data: Data, key: str) -> list["RenderableType"]:
 
 def _query_gain(data: Data, key: str) -> list["RenderableType"]:
     return draw_curves("factor of a query's logits, at position", data["query_gain"], "head")
+
+
+def _sink_logits(data: Data, key: str) -> list["RenderableType"]:
+    return [f"logits of the sinks, one for each head: {', '.join(map(figure, data[key]))}"]
 
 
 def _vectors(data: Data, key: str) -> list["RenderableType"]:

@@ -97,12 +97,12 @@ def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementatio
         for library in LIBRARIES
         for create in importlib.import_module(f"{__name__}.{library.replace('-', '_')}").IMPLEMENTATIONS
     ]
-    available = {implementation.choice.name for implementation in implementations}
+    available = {name for implementation in implementations for name in implementation.encodings}
     for name in sorted(selected - available):
         raise ConfigError(
             f"no other library's {name} is compared{near_miss(name, available)}; available: {', '.join(sorted(available))}"
         )
-    return [each for each in implementations if not selected or each.choice.name in selected]
+    return [each for each in implementations if not selected or selected & each.encodings]
 
 
 @torch.no_grad()

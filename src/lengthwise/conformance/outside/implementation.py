@@ -132,6 +132,11 @@ class Implementation(ABC):
         """The corresponding encoding of ours, with its settings."""
         return self.choice.label
 
+    @property
+    def encodings(self) -> set[str]:
+        """The names of our encodings that are compared."""
+        return {part.name for layer in self.choice.layers for part in layer.parts}
+
     @abstractmethod
     def row(self, inputs: RowInputs) -> Tensor:
         """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by `.to(dtype)`."""

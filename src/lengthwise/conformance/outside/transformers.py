@@ -7,6 +7,13 @@ from lengthwise.conformance.outside.implementation import Implementation
 from lengthwise.conformance.outside.rope_types import NAMES
 from lengthwise.conformance.outside.transformers_biases import Bloom, Mpt, T5Bias
 from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, Llama, SmolLM3
+from lengthwise.conformance.outside.transformers_temperatures import (
+    BeamFactor,
+    GptOssSinks,
+    LargeFactor,
+    Llama4Layers,
+    Ministral3,
+)
 from lengthwise.encodings import T5
 
 IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
@@ -17,5 +24,10 @@ IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
     Bloom,
     Mpt,
     lambda: T5Bias("T5, causal", choose(T5)),
+    Ministral3,
+    Llama4Layers,
+    BeamFactor,
+    LargeFactor,
+    GptOssSinks,
     lambda: T5Bias("T5, both ways", choose(T5, bidirectional=True)),
 )

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.config import Choice, ConfigError, choose, near_miss
-from lengthwise.config.choices import require_choice, settings_of
+from lengthwise.config import Choice, ConfigError, choose, near_miss, settings_of
+from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS, NoPE
 from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.models.conversion.weights import Layout

@@ -7,13 +7,15 @@
 //     x = distance_feature[distance] * query_scale[i],    s = number of knots <= x
 //     out_i = sum over j of softmax_j(logit_ij) v_j
 //
+// where exp(sink) may be added to the denominator of the softmax, a number for each head.
+//
 // over the keys that i sees: up to its own index (causal), closer than `window`, and of its own document. Each of the biases
 // may be absent (params.h). Distances beyond either end of a table take its nearest entry. q and k may be rotated as they are
 // loaded. FIRE's MLP is linear in each segment of x, so its bias and all its gradients are exact.
 //
 // BLOCKS. As in flash attention, no matrix of queries by keys exists. Blocks of 96 queries by 128 keys keep their logits in the
 // cache. The forward pass keeps row_max and row_sum of each row (online_softmax, softmax.h), and stores lse, the logarithm of
-// the row's sum. The backward pass computes P again from lse. Masks of blocks are described in mask.h; blocks and tiles in
+// the row's sum. A sink is the first of a row's logits. The backward pass computes P again from lse. Masks of blocks are described in mask.h; blocks and tiles in
 // which nothing is visible are skipped. A hidden pair is never multiplied by 0 if a number is not finite: NaN and infinity stay
 // with the rows that see them (masked_gemm, gemm.h).
 //

@@ -62,6 +62,25 @@ inline void Worker<Vec>::load_row_sums(const Block& block, i64 h) {
   }
 }
 
+// The weight of the sink in row r, whose row_max and row_sum are those of the backward pass.
+template <class Vec>
+inline double Worker<Vec>::sink_weight(i64 h, i64 r) const {
+  return call.sink ? exp2((double)sink_logit(h) - (double)scratch.row_max[r]) * (double)scratch.row_sum[r] : 0;
+}
+
+// Adds what the rows contribute to the gradient of the sink, whose value is 0: its weight times -delta.
+template <class Vec>
+inline void Worker<Vec>::accumulate_grad_sink(i64 h, i64 rows) const {
+  if (!call.grad_sink) return;
+  double sum = 0;
+  for (i64 r = 0; r < rows; r++) {
+    double delta = (double)scratch.delta[r];
+    if (saves_weights()) delta += (double)scratch.delta_rest[r];
+    sum += sink_weight(h, r) * delta;
+  }
+  call.grad_sink[b * call.heads + h] -= sum;
+}
+
 // Whether rounding a row's lse to T changes its weights by more than 2^-12 of them, because its logits are large.
 template <class Vec>
 inline bool Worker<Vec>::is_coarse(double lse) {
@@ -71,7 +90,7 @@ inline bool Worker<Vec>::is_coarse(double lse) {
 // Computes row_max and row_sum of such rows again, as the forward pass does, from the very logits of which P is made. Otherwise
 // a weight could be any power of 2, even infinity.
 template <class Vec>
-inline void Worker<Vec>::refine_row_sums(const Block& block, i64 first_k_block, i64 first_panel) {
+inline void Worker<Vec>::refine_row_sums(i64 h, const Block& block, i64 first_k_block, i64 first_panel) {
   T loaded_max[BLOCK_Q], loaded_sum[BLOCK_Q];
   T *row_max = scratch.row_max, *row_sum = scratch.row_sum;
   bool any = false;
@@ -80,9 +99,8 @@ inline void Worker<Vec>::refine_row_sums(const Block& block, i64 first_k_block, 
   for (i64 r = 0; r < block.size; r++) {
     loaded_max[r] = row_max[r];
     loaded_sum[r] = row_sum[r];
-    row_max[r] = (T)-INFINITY;
-    row_sum[r] = 0;
   }
+  start_rows(h, block.size);
   bool past_last = false;
   visible_index = 0;
   for (i64 m = first_k_block, panel = first_panel; m < k_end && !past_last; m++) {
@@ -112,7 +130,8 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
   load_row_sums(block, h);
   memset(scratch.dq, 0, sizeof(T) * block.size * width);
   if (call.grad_rows) memset(grad_rows(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
-  refine_row_sums(block, first_k_block, first_panel);
+  refine_row_sums(h, block, first_k_block, first_panel);
+  if (!saves_weights()) accumulate_grad_sink(h, block.size);
   bool past_last = false;
   visible_index = 0;
   for (i64 m = first_k_block, panel = first_panel; m < k_end && !past_last; m++) {
@@ -136,7 +155,8 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
     panel += round_up(keys.size, PANEL) * width;
   }
   if (saves_weights()) {
-    compute_delta(block.size);
+    compute_delta(h, block.size);
+    accumulate_grad_sink(h, block.size);
     past_last = false;
     visible_index = 0;
     for (i64 m = first_k_block; m < k_end && !past_last; m++) {

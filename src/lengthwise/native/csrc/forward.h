@@ -19,10 +19,7 @@ inline void Worker<Vec>::forward() {
       const Block& block = sequence->q[n];
       check_shared_scale(block);
       load_queries(h, block);
-      for (i64 r = 0; r < block.size; r++) {
-        scratch.row_max[r] = (T)-INFINITY;
-        scratch.row_sum[r] = 0;
-      }
+      start_rows(h, block.size);
       memset(scratch.out, 0, sizeof(T) * block.size * width);
       if (call.statistics)
         memset(statistics(h, block.start), 0, sizeof(double) * (size_t)(block.size * (call.edges_size + 4)));
@@ -57,10 +54,20 @@ inline void Worker<Vec>::forward() {
   }
 }
 
+// Begins the online softmax of a block's rows, with the sink as the first of their logits.
+template <class Vec>
+inline void Worker<Vec>::start_rows(i64 h, i64 rows) {
+  const T sink = sink_logit(h);
+  for (i64 r = 0; r < rows; r++) {
+    scratch.row_max[r] = sink;
+    scratch.row_sum[r] = sink == (T)-INFINITY ? 0 : 1;
+  }
+}
+
 // Stores the results of query i, row r of its block.
 template <class Vec>
 inline void Worker<Vec>::finish_row(i64 h, i64 i, i64 r) {
-  if (call.statistics) return finish_statistics(h, i);
+  if (call.statistics) return finish_statistics(h, i, call.sink ? exp2((double)sink_logit(h) - (double)scratch.row_max[r]) : 0);
   const T row_max = scratch.row_max[r], row_sum = scratch.row_sum[r];
   if (plan.split_keys) {
     T* to = (T*)plan.partial + ((unit * group + h - kv_head * group) * call.queries + i) * (call.dim + 2);

@@ -67,6 +67,11 @@ struct Call {
   // multiplied by a gain. `interleaved`: a pair is dims 2p and 2p + 1; otherwise it is dims p and p + pairs.
   const void *cos_sin_q, *cos_sin_k;
   i64 cos_sin_q_stride, cos_sin_k_stride, pairs, interleaved;
+
+  // A logit of each head in the denominator of every row's softmax, [heads] in the compute dtype, or null. The gradients of
+  // each sequence are [batch, heads].
+  const void* sink;
+  double* grad_sink;
 };
 
 // Computes attention, its gradients (`backward`) or its statistics. Returns 0, or 1 when memory ran out.

@@ -197,12 +197,12 @@ inline void Worker<Vec>::save_P(const BlockPair& pair) {
 
 // Between the two steps: delta of each row, and what rounding it to T loses.
 template <class Vec>
-inline void Worker<Vec>::compute_delta(i64 rows) {
+inline void Worker<Vec>::compute_delta(i64 h, i64 rows) {
   for (i64 r = 0; r < rows; r++) {
     Wide P, P_dP;
     memcpy(&P, scratch.row_P + r * N, sizeof P);
     memcpy(&P_dP, scratch.row_P_dP + r * N, sizeof P_dP);
-    const double P_sum = reduce_add_wide<Vec>(P), exact = P_sum == 0 ? 0 : reduce_add_wide<Vec>(P_dP) / P_sum;
+    const double P_sum = reduce_add_wide<Vec>(P) + sink_weight(h, r), exact = P_sum == 0 ? 0 : reduce_add_wide<Vec>(P_dP) / P_sum;
     scratch.delta[r] = (T)exact;
     const double rest = exact - (double)scratch.delta[r];
     scratch.delta_rest[r] = rest == rest ? (T)rest : 0;

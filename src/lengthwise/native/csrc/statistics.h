@@ -1,7 +1,7 @@
 // Statistics of the attention weights in place of the output: for each query the weight in each bin of distances, the entropy,
 // and the weight on the first and on the last keys of its document.
 //
-// As in the online softmax, weights are relative to row_max and not divided by their sum. The sum of the bins is that sum.
+// The weight of a sink is in the denominator only. As in the online softmax, weights are relative to row_max and not divided by their sum. The sum of the bins is that sum.
 #pragma once
 
 #include "softmax.h"
@@ -98,11 +98,11 @@ inline void Worker<Vec>::accumulate_statistics(const BlockPair& pair, i64 h) {
 }
 
 template <class Vec>
-inline void Worker<Vec>::finish_statistics(i64 h, i64 i) const {
-  double *row = statistics(h, i), sum = sum_of_bins(row);
+inline void Worker<Vec>::finish_statistics(i64 h, i64 i, double sink) const {
+  double *row = statistics(h, i), keys = sum_of_bins(row), sum = keys + sink;
   for (i64 n = 0; n < call.edges_size + 4; n++) row[n] /= sum;
   double* entropy = row + call.edges_size + 1;
-  *entropy = (log2(sum) - *entropy) * 0.6931471805599453;  // in nats
+  *entropy = (log2(sum) * (keys / sum) - *entropy) * 0.6931471805599453;  // in nats
 }
 
 }  // namespace

@@ -75,6 +75,11 @@ struct Worker {
 
   bool has_distance_bias() const { return call.table || call.slope; }
   bool has_bias() const { return has_distance_bias() || call.rows; }
+  // The logit of the head's sink in units of log 2; -infinity where there is none, or where another unit counts it.
+  T sink_logit(i64 h) const {
+    const bool counted = call.sink && !(plan.split_keys && unit % plan.splits);
+    return counted ? ((const T*)call.sink)[h] * log2e : (T)-INFINITY;
+  }
   bool saves_weights() const { return ::saves_weights(plan); }
   // Whether q k^T reads the keys in place instead of in panels.
   bool multiplies_in_place() const { return !call.backward && has_few_query_rows(call); }
@@ -179,7 +184,7 @@ struct Worker {
   Columns columns_of(const BlockPair& pair, i64 r) const;
   void compute_P_and_dS(const BlockPair& pair);
   void save_P(const BlockPair& pair);
-  void compute_delta(i64 rows);
+  void compute_delta(i64 h, i64 rows);
   void compute_dS_from_saved(const BlockPair& pair);
   T* saved_P() const { return scratch.saved_P + visible_index * BLOCK_Q * SAVED_ROW; }
   T* saved_dP() const { return scratch.saved_dP + visible_index * BLOCK_Q * SAVED_ROW; }
@@ -187,6 +192,7 @@ struct Worker {
   // ---- forward.h
 
   void forward();
+  void start_rows(i64 h, i64 rows);
   void finish_row(i64 h, i64 i, i64 r);
 
   // ---- statistics.h
@@ -195,7 +201,7 @@ struct Worker {
   i64 bin_of(i64 distance) const;
   double sum_of_bins(const double* row) const;
   void accumulate_statistics(const BlockPair& pair, i64 h);
-  void finish_statistics(i64 h, i64 i) const;
+  void finish_statistics(i64 h, i64 i, double sink) const;
 
   // ---- backward.h
 
@@ -203,8 +209,10 @@ struct Worker {
   void backward_block(i64 h, const Block& block, i64 first_k_block, i64 first_panel);
   double dot(const T* x, const T* y) const;
   void load_row_sums(const Block& block, i64 h);
+  double sink_weight(i64 h, i64 r) const;
+  void accumulate_grad_sink(i64 h, i64 rows) const;
   static bool is_coarse(double lse);
-  void refine_row_sums(const Block& block, i64 first_k_block, i64 first_panel);
+  void refine_row_sums(i64 h, const Block& block, i64 first_k_block, i64 first_panel);
   void accumulate_dv(const BlockPair& pair, bool masked, const T* P, i64 P_row);
   void accumulate_dq_dk(const BlockPair& pair, bool masked, i64 h);
   void store_key_gradients();

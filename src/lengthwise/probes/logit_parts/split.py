@@ -65,7 +65,14 @@ def no_split_reason(encoding: PositionEncoding, d_model: int) -> str | None:
     if not torch.allclose(embedded(encoding, x, ids), x + embedded(encoding, zeros, ids), rtol=1e-4, atol=1e-5):
         return f"what {name} does to an embedding is more than adding a vector"
     modifiers = modifiers_of(encoding, Span.of(2))
-    parts = (modifiers.rotation, modifiers.logit_transform, modifiers.gain, *modifiers.terms, *modifiers.values)
+    parts = (
+        modifiers.rotation,
+        modifiers.logit_transform,
+        modifiers.gain,
+        modifiers.sink,
+        *modifiers.terms,
+        *modifiers.values,
+    )
     if encoding.reads_content() or any(part is not None for part in parts):
         return f"{name} also changes the attention of each layer"
     return None

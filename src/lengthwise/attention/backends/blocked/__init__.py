@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.base import Attend, Backend, in_compute_dtype
 from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, slices
-from lengthwise.attention.backends.blocked.parts import Parts
+from lengthwise.attention.backends.blocked.parts import Parts, scaled
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import slice_modifiers
 from lengthwise.forms import AttentionModifiers
@@ -42,14 +42,19 @@ class Blocked(Backend):
     def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
         """Whether this backend is faster than torch's own attention, or needs less memory.
 
-        That is so if something is added to the logits, if a window hides most keys, or if torch would need a large mask. It is
-        never so in a compiled graph, which this backend would break.
+        That is so if something is added to the logits or the softmax, if a window hides most keys, or if torch would need a
+        large mask. It is never so in a compiled graph, which this backend would break.
         """
         if torch.compiler.is_compiling():
             return False
         large_mask = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _LARGE_MASK
         return bool(
-            modifiers.terms or modifiers.values or modifiers.logit_transform or mask.window_hides_keys or large_mask
+            modifiers.terms
+            or modifiers.values
+            or modifiers.logit_transform
+            or modifiers.sink
+            or mask.window_hides_keys
+            or large_mask
         )
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
@@ -77,9 +82,12 @@ def _attend(
     q = q * scale
     if modifiers.gain:
         q = q * modifiers.gain.gain[..., None].to(q.dtype)
+        if modifiers.gain.scales_terms:
+            terms = [scaled(term, modifiers.gain.gain) for term in terms]
+    sink = modifiers.sink and modifiers.sink.logit.to(q.dtype).expand(q.shape[1])
     tensors = [x for part in (*terms, *values) for x in part.tensors]
     blocks = Blocks(mask, *(tuple(replace(part, tensors=()) for part in parts) for parts in (terms, values)))
-    return BlockedAttention.apply(blocks, q, k, v, *tensors)
+    return BlockedAttention.apply(blocks, q, k, v, sink, *tensors)
 
 
 def _transformed_logits_attention(

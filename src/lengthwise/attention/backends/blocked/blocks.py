@@ -149,10 +149,15 @@ class _NoSecondDerivative(torch.autograd.Function):
 
 
 class BlockedAttention(torch.autograd.Function):
-    """softmax(q kᵀ + terms) (v + values), where q is already scaled. A second derivative raises an error."""
+    """softmax(q kᵀ + terms) (v + values), where q is already scaled. A second derivative raises an error.
+
+    `sink` [h]: the logit of a sink, which is in the denominator of every row's softmax; None if there is none.
+    """
 
     @staticmethod
-    def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None, *tensors: Tensor
+    ) -> Tensor:
         row_max, row_sum, out = (q.new_empty(*q.shape[:3], width) for width in (1, 1, v.shape[3]))
         shared, per_row, values = blocks.bind(tensors)
         for block, parts in blocks.split(q):
@@ -162,12 +167,16 @@ class BlockedAttention(torch.autograd.Function):
                 logits = blocks.logits(part, q, k, shared_sum, _sum(per_row, part, q.dtype))
                 _hide(logits, blocks.hidden(part, q.device), -math.inf)
                 row_max[at] = logits.amax(-1, keepdim=True)
+                if sink is not None:
+                    row_max[at] = torch.maximum(row_max[at], sink[:, None, None])
                 weights = _weights(logits, row_max[at])
                 row_sum[at] = weights.sum(-1, keepdim=True)
+                if sink is not None:
+                    row_sum[at] += (sink[:, None, None] - row_max[at]).exp()
                 weighted = weights @ v[part.batch, :, part.keys]
                 added = _sum(values, part, q.dtype, weights).value
                 out[at] = (weighted if added is None else weighted + added) / row_sum[at]
-        ctx.save_for_backward(q, k, v, out, row_max, row_sum, *tensors)
+        ctx.save_for_backward(q, k, v, sink, out, row_max, row_sum, *tensors)
         ctx.blocks = blocks
         return out
 
@@ -175,7 +184,7 @@ class BlockedAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Autocast of the caller would compute the products in half precision.
         with torch.no_grad(), torch.autocast(grad.device.type, enabled=False):
-            gradients = _backward(ctx.blocks, grad, ctx.needs_input_grad[4:], *ctx.saved_tensors)
+            gradients = _backward(ctx.blocks, grad, ctx.needs_input_grad[5:], *ctx.saved_tensors)
         if torch.is_grad_enabled():  # create_graph=True
             sources = grad, *ctx.saved_tensors[:3]
             gradients = tuple(None if x is None else _NoSecondDerivative.apply(x, *sources) for x in gradients)
@@ -189,12 +198,11 @@ def _backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    out: Tensor,
-    row_max: Tensor,
-    row_sum: Tensor,
-    *tensors: Tensor,
+    sink: Tensor | None,
+    *saved: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of q, k, v and the tensors."""
+    """Return the gradients of q, k, v, the sink and the tensors. `saved`: out, row_max, row_sum, then the tensors."""
+    out, row_max, row_sum, *tensors = saved
     grad = grad / row_sum  # so that the weights need not be divided by their sum
     delta = (grad * out).sum(-1, keepdim=True)
     dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -228,4 +236,7 @@ def _backward(
                 shared_dS = batch_sum if shared_dS is None else shared_dS.add_(batch_sum)
         if shared_dS is not None:
             shared_sum.backward(shared_dS, _block_views(dshared, block))
-    return dq, dk, dv, *dtensors
+    dsink = None
+    if sink is not None:  # its weight is exp(sink - row_max) / row_sum, and `delta` was divided by row_sum
+        dsink = -((sink[:, None, None] - row_max).exp() * delta).sum((0, 2, 3))
+    return dq, dk, dv, dsink, *dtensors

@@ -5,7 +5,7 @@ every pair looks up its column.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -56,6 +56,16 @@ class Part:
     evaluate: Callable[..., Tensor]
     shared: bool = False
     cast_result: bool = False
+
+
+def scaled(part: Part, gain: Float[Tensor, "#b #h i"]) -> Part:
+    """Return the part of a term that is multiplied by the gain of each query."""
+
+    def evaluate(block: Block, *views: Tensor) -> Tensor:
+        return part.evaluate(block, *views[:-1]) * views[-1][..., None]
+
+    selectors, shared = (*part.selectors, _select_queries), part.shared and len(gain) == 1
+    return replace(part, tensors=(*part.tensors, gain), selectors=selectors, evaluate=evaluate, shared=shared)
 
 
 class Parts:

@@ -109,7 +109,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
         partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
     lists = tiles.by_queries(call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
     attend[(call.batch * call.heads * count * splits,)](
-        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.bias, call.tokens, call.tiles(lists),
+        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.sink, call.bias, call.tokens, call.tiles(lists),
         call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
@@ -126,21 +126,22 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: NeedsGrad
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink; see operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
-    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs)
+    gradients = empty_gradients(q, k, v, lse, arguments, needs)
     if not q.numel():
         for x in gradients:
             x.zero_()
         return gradients
     call = Call(q, k, v, arguments)
-    dq, dk, dv, *_, dquery_scale, drows = gradients
+    dq, dk, dv, *_, dquery_scale, drows, dsink = gradients
     case, rows = call.case, arguments.rows.table
     needs = NeedsGrad(
         needs.table and case.biases.table is not None,
         needs.segments and case.biases.segments is not None,
         needs.rows and rows is not None,
+        needs.sink and call.sink is not None,
     )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.biases.segments is not None)
@@ -170,14 +171,17 @@ def backward(
         row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
         *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
-        fixed_point.scales if fixed_point and scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
-        **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments,
+        fixed_point.scales if fixed_point and scatter_rows else None, call.sink, call.bias, call.tokens, call.tiles(lists),
+        call.sizes, **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments,
         **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if residuals is not None:
         # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
         # gradient of a bias needs. The residual corrects that.
         delta += residuals
+    if needs.sink and call.sink is not None:  # its value is 0, so dS is its weight times -delta
+        weight = (call.sink.double()[:, None] - lse.double()).exp()
+        dsink.copy_(-(weight * delta).sum((0, 2)))
 
     size = by_keys
     count = -(-call.keys // size.keys)

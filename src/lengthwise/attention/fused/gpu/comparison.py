@@ -18,7 +18,15 @@ from lengthwise.attention.fused.backend import Fused
 from lengthwise.attention.fused.gpu.call import padded
 from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, RelativeKeyBias, Rotation, Term, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    Rotation,
+    SinkLogit,
+    Term,
+    ToeplitzBias,
+)
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
@@ -101,6 +109,8 @@ class Call:
             return {"table": torch.randn(heads, block + 9)}
         if bias == "vectors":
             return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
+        if bias == "sink":
+            return {"sink": torch.randn(heads)}
         count, position_q = SEGMENT_COUNTS[bias], self.positions[:, -self.mask.queries :]
         slope, knots = torch.randn(heads, count), _knots(count)
         jumps = (slope[:, :-1] - slope[:, 1:]) * knots  # continuous, as an MLP is
@@ -148,7 +158,8 @@ class Call:
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
         angle_q, angle_k = (x[:, None, :, None] * frequency for x in (span.q, span.k))
         rotation = Rotation(angle_q, angle_k) if self.rotated else None
-        return AttentionModifiers(rotation=rotation, terms=tuple(terms))
+        sink = SinkLogit(leaves["sink"]) if "sink" in leaves else None
+        return AttentionModifiers(rotation=rotation, terms=tuple(terms), sink=sink)
 
 
 def _knots(segments: int) -> Tensor:

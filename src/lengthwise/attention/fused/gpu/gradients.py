@@ -221,15 +221,15 @@ def _subtract_residual(total, rest, weight):
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, bias,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, sink, bias,
     tokens, tiles, sizes, factor, inverse, scale, blocks, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
     CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 
-    residuals, dw, means [b, h, i]: the sum of dS, which would be 0 without rounding errors; the gradient of query_scale; the mean
-    of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
-    table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    residuals, dw, means [b, h, i]: the sum of dS, that of a sink included, which would be 0 without rounding errors; the gradient
+    of query_scale; the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first
+    and the last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
@@ -245,7 +245,10 @@ def query_gradients(
     zeros_sum = _to_sum_dtype(zeros, q.dtype)
     zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
     dq = tl.zeros([BM, PADDED_DIM], tl.float32)
-    state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, zeros64, zeros64, zeros, zeros)
+    rest = zeros64
+    if sink is not None:  # its dS: the weight times -delta
+        rest -= (tl.exp2(tl.load(sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
+    state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, rest, zeros64, zeros, zeros)
     for KIND in tl.static_range(4):
         if _occurs(tiles, bias, KIND):
             for n in range(starts[KIND], stops[KIND]):

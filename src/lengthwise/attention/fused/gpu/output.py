@@ -52,13 +52,13 @@ def _attend(
 @triton.jit
 @no_type_check
 def attend(
-    q_view, k_view, v_view, out_view, lse, bias, tokens, tiles, sizes, factor, inverse, blocks, splits, split_batch,
+    q_view, k_view, v_view, out_view, lse, sink, bias, tokens, tiles, sizes, factor, inverse, blocks, splits, split_batch,
     CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute the output and lse of a block of queries.
 
     splits > 1: each program processes a part of the keys, and the batch of `out` and `lse` is `splits` times as large.
-    split_batch: the number of rows of the batch of `out` for each part.
+    split_batch: the number of rows of the batch of `out` for each part. sink [h]: a logit in the denominator, or None.
     """
     program = tl.program_id(0)
     split = program % splits
@@ -78,9 +78,12 @@ def attend(
     line = batch * tiles.step + ib
     starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
-    state = (
-        tl.zeros([BM, PADDED_DIM], tl.float32), tl.zeros([BM], tl.float32), tl.full([BM], float("-inf"), tl.float32)
-    )  # fmt: skip
+    row_sum = tl.zeros([BM], tl.float32)
+    row_max = tl.full([BM], float("-inf"), tl.float32)
+    if sink is not None:  # the first of the row's logits; one of the splits has it
+        row_max = row_sum + tl.where(split == 0, tl.load(sink + head) * inverse, float("-inf"))
+        row_sum = tl.where(row_max == float("-inf"), 0.0, 1.0)
+    state = (tl.zeros([BM, PADDED_DIM], tl.float32), row_sum, row_max)
     for KIND in tl.static_range(4):
         if _occurs(tiles, bias, KIND):
             for n in range(starts[KIND], ends[KIND]):

@@ -28,7 +28,7 @@ from lengthwise import cache_folder
 from lengthwise.cache_folder import CacheError
 from lengthwise.values import ConfigError
 
-BIASES = ("table", "segments", "many segments", "vectors")
+BIASES = ("table", "segments", "many segments", "vectors", "sink")
 SECONDS = 600.0  # for one comparison; most of them go into compiling the kernels
 _ATTENTION = Path(__file__).parents[2]
 # This very package, and all others from where this process has them; nothing from whatever the current folder is.
@@ -44,7 +44,10 @@ importlib.import_module("lengthwise.attention.fused.gpu.comparison").main()
 
 @dataclass(frozen=True)
 class Form:
-    """What decides which kernels are compiled: the kinds of bias, in the order of `BIASES`, the head dim and the dtype."""
+    """What decides which kernels are compiled: the kinds of bias, in the order of `BIASES`, the head dim and the dtype.
+
+    A sink counts as a kind of bias here.
+    """
 
     biases: tuple[str, ...]
     dim: int

@@ -1,0 +1,26 @@
+"""Reading choices from plain JSON data, the inverse of `Choice.to_data`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lengthwise.config.choices import Choice, Registry, alternate, choose, layer_settings_of
+from lengthwise.values import ConfigError
+
+
+def choice_from_data(kind: str, data: Any) -> Choice:
+    """Return the choice that `to_data` described, with the current class. A changed class version shows in the run key."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
+        raise ConfigError(f'a choice of {kind} must be an object like {{"is": "NAME", ...}}, got {data!r}')
+    settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}
+    make = Registry.known[kind].find(data["is"])
+    if "temperature" in layer_settings_of(make) and settings.get("temperature") is not None:
+        settings["temperature"] = choice_from_data(kind, settings["temperature"])
+    choice = choose(make, **settings)
+    if "remaining_layers" not in data:
+        return choice
+    if not isinstance(data["remaining_layers"], (list, tuple)) or not data["remaining_layers"]:
+        raise ConfigError(
+            f"{choice.label}: remaining_layers must be a list of the other choices of the pattern, got "
+            f"{data['remaining_layers']!r}"
+        )
+    return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))

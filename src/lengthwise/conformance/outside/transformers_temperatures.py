@@ -1,0 +1,173 @@
+"""Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam and gpt-oss."""
+
+from dataclasses import replace
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers.models.beam import modeling_beam
+from transformers.models.gpt_oss import modeling_gpt_oss
+from transformers.models.ministral3 import modeling_ministral3
+from transformers.models.mistral_large4 import modeling_mistral_large4
+
+from lengthwise.attention.backends import reference
+from lengthwise.config import Choice, alternate, choose
+from lengthwise.conformance.answers import NotApplicable
+from lengthwise.conformance.outside.implementation import SHAPE, TRAIN_LENGTH, Model, RowInputs, row_explanations
+from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation
+from lengthwise.conformance.outside.transformers_rotary import Llama, model_arguments
+from lengthwise.encodings import Beam, Llama4, Ministral, MistralLarge4, NoPE, PositionEncoding, RoPE, Sinks
+from lengthwise.forms import SinkLogit
+from lengthwise.span import Span
+
+_COUNTS = "it counts the tokens of the row instead of reading the position IDs"
+_SEPARATED = (
+    "documents are separated by their positions only with use_cache=False; by default they attend to each other"
+)
+
+
+class Ministral3(Llama):
+    """A Llama whose queries are multiplied by Llama 4's factor in every layer."""
+
+    architecture = "Ministral 3"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "Ministral 3, temperature"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"rope_type": "default", "rope_theta": 10_000.0, "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": TRAIN_LENGTH}  # fmt: skip
+
+    def counterpart(self, train_length: int, head_dim: int) -> Choice:
+        rope = super().counterpart(train_length, head_dim)
+        return choose(RoPE, **dict(rope.settings), temperature=choose(Ministral, step=train_length))
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        gain = modeling_ministral3.get_llama_4_attn_scale(torch.tensor([[inputs.query]]), 0.1, self.train_length)
+        return super().row(replace(inputs, q=inputs.q * gain[0, 0].to(inputs.dtype)))
+
+    def loaded_row(self, inputs: RowInputs) -> Tensor:
+        raise NotApplicable("loading it in a dtype is the same as casting it, but for the angles, which are Llama's")
+
+    def causal_model(self) -> Any:
+        torch.manual_seed(0)
+        settings = {**self.model_config(), "head_dim": SHAPE["head_dim"], "rope_parameters": self.parameters}
+        return transformers.Ministral3ForCausalLM(transformers.Ministral3Config(**settings))
+
+
+class Llama4Layers(TransformersImplementation):
+    """Every second layer rotates, and the others have a temperature."""
+
+    def __init__(self) -> None:
+        reasons = {"left padding": _COUNTS, "packed": _COUNTS, "packed, as called": f"{_SEPARATED}, and {_COUNTS}"}
+        super().__init__("Llama 4, temperature", choose(NoPE, temperature=choose(Llama4, step=8)), reasons)
+
+    @property
+    def label(self) -> str:
+        return alternate(choose(RoPE), self.choice).label
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        raise NotApplicable("its factor is computed inside the attention layer, which counts the tokens of the row")
+
+    def decoder(self) -> Any:
+        ours, self.choice = self.choice, alternate(choose(RoPE), self.choice)
+        try:
+            return super().decoder()
+        finally:
+            self.choice = ours
+
+    def model(self) -> Model:
+        torch.manual_seed(0)
+        settings = model_arguments({"rope_type": "default", "rope_theta": 10_000.0})
+        config = transformers.Llama4TextConfig(
+            **settings, num_key_value_heads=SHAPE["num_kv_heads"], head_dim=SHAPE["head_dim"], moe_layers=[],
+            intermediate_size_mlp=SHAPE["d_ff"], use_qk_norm=False, no_rope_layers=[1, 0], floor_scale=8,
+            attention_chunk_size=1024, attn_scale=1.0,
+        )  # fmt: skip
+        return CausalModel(transformers.Llama4ForCausalLM(config))
+
+
+class BeamFactor(TransformersImplementation):
+    """Layers without rotation have a factor."""
+
+    def __init__(self) -> None:
+        super().__init__("Beam, temperature", choose(Beam))
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        gain = modeling_beam.compute_attention_scaling(torch.tensor([[inputs.query]]))
+        return replace(inputs, q=inputs.q * gain[0, 0].to(inputs.dtype)).product
+
+
+class LargeFactor(TransformersImplementation):
+    """A learned scale and bias of each head."""
+
+    def __init__(self) -> None:
+        rounding = row_explanations(
+            bfloat16="ln(position + 1) is rounded to bfloat16 before it is multiplied by the scale"
+        )
+        super().__init__("Mistral Large 4, temperature", choose(MistralLarge4), rounding)
+
+    @cached_property
+    def module(self) -> Any:
+        module = modeling_mistral_large4.MistralLarge4TextSoftmaxScaling(self.heads)
+        with torch.no_grad():  # numbers that bfloat16 represents exactly
+            module.scale.copy_(torch.arange(self.heads) / 16 + 0.125)
+            module.bias.copy_(1 - torch.arange(self.heads) / 16)
+        return module
+
+    def copy_weights(self, encoding: PositionEncoding) -> None:
+        encoding.load_state_dict(self.module.state_dict())
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        q = self.module.to(inputs.dtype)(inputs.q[None, :, None], torch.tensor([[inputs.query]]), head_dim_first=True)
+        return replace(inputs, q=q[0, :, 0].detach()).product
+
+
+class GptOssSinks(TransformersImplementation):
+    """Sinks, as a column that is dropped after the softmax."""
+
+    def __init__(self) -> None:
+        reasons = row_explanations(bfloat16="the softmax is computed in the dtype of the model, so weights have 8 bits")
+        unseparated = "its masks ignore the position IDs, so documents attend to each other"
+        super().__init__(
+            "gpt-oss, sinks", choose(Sinks), reasons | dict.fromkeys(("packed", "packed, as called"), unseparated)
+        )
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return torch.arange(self.heads) / 4 - 1  # numbers that bfloat16 represents exactly
+
+    def copy_weights(self, encoding: PositionEncoding) -> None:
+        encoding.load_state_dict({"logit": self.logits})
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        """Return the logarithms of the weights of the keys, and of the sink's."""
+        module = SimpleNamespace(sinks=self.logits.to(inputs.dtype), num_key_value_groups=1, training=False)
+        q, k = inputs.q[None, :, None], inputs.k[None]
+        _, weights = modeling_gpt_oss.eager_attention_forward(module, q, k, k, None, self.head_dim**-0.5)
+        return _with_sink(weights[0, :, 0])
+
+    def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
+        logits = super().our_row(inputs)[None, :, None]
+        sink = self.encoding.modifiers(Span.of(1)).sink
+        assert isinstance(sink, SinkLogit)
+        return _with_sink(reference.softmax(logits, sink)[0, :, 0].detach())
+
+    def model(self) -> Model:
+        torch.manual_seed(0)
+        settings = model_arguments({"rope_type": "default", "rope_theta": 10_000.0})
+        config = transformers.GptOssConfig(
+            **settings, num_key_value_heads=SHAPE["num_kv_heads"], head_dim=SHAPE["head_dim"], num_local_experts=2,
+            num_experts_per_tok=1, sliding_window=16,
+        )  # fmt: skip
+        return CausalModel(transformers.GptOssForCausalLM(config))
+
+
+def _with_sink(weights: Tensor) -> Tensor:
+    weights = weights.double()
+    return torch.cat([weights, (1 - weights.sum(-1, keepdim=True)).clamp(min=0)], -1).log()
