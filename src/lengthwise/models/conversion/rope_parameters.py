@@ -9,6 +9,7 @@ from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS, NoPE
 from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.models.conversion.weights import Layout
+from lengthwise.values import join_names
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -193,6 +194,8 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
         require_positive_int("rope_parameters_from_encoding", train_length=train_length)
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
+    if choice.layer.given:
+        raise ConfigError(f"rope_parameters have no {join_names(list(choice.layer.given))}, got {choice.label}; omit them")
     if choice.cls is NoPE:
         return None
     kind = next((kind for kind, (name, _) in _TYPES.items() if name == choice.name), None)

@@ -29,7 +29,10 @@ def require(run: Run, questions: Sequence[LogitPartsQuestion], against: Run | No
     """Raise `ConfigError` unless the run's encoding adds vectors to the embeddings, and nothing else. Builds no model."""
     require_attention(run)
     encoding, *_ = encodings_of(run, run.task.build())
-    if reason := no_split_reason(encoding, run.model.d_model):
+    reason = no_split_reason(encoding, run.model.d_model)
+    if any(layer.layer.window is not None for layer in run.encoding.layers):
+        reason = "its layers have a window"
+    if reason:
         raise ConfigError(
             f"the logits of run {run.key[:8]} have no parts of words and positions: {reason}; name a run of an absolute encoding "
             "(Sinusoidal, Learned)"
