@@ -31,8 +31,13 @@ from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, R
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "table", "pieces", "table pieces", "many", "rows")
-KINDS = {"none": ["CLEAN", "GENERAL"], "table": ["CLEAN", "FAR", "GENERAL"], "rows": ["CLEAN", "FAR", "GENERAL"]}
+FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "sink")
+KINDS = {
+    "none": ["CLEAN", "GENERAL"],
+    "sink": ["CLEAN", "GENERAL"],
+    "table": ["CLEAN", "FAR", "GENERAL"],
+    "rows": ["CLEAN", "FAR", "GENERAL"],
+}
 MAIN = ("CLEAN", "FAR")
 SHARED = (
     227 * 1024
@@ -178,8 +183,9 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         ]
     rows = torch.zeros(1, 2, tokens, 32) if "rows" in form else None
     segments = None if pieces is None else Segments(*pieces)
-    arguments = Arguments(Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5)
-    needs = NeedsGrad(table is not None, segments is not None, rows is not None)
+    sink = torch.zeros(2) if "sink" in form else None
+    arguments = Arguments(Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink)
+    needs = NeedsGrad(table is not None, segments is not None, rows is not None, sink is not None)
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:
@@ -195,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
-    parser.add_argument("--forms", default="none,table,pieces,rows", help="of " + ", ".join(FORMS))
+    parser.add_argument("--forms", default="none,table,pieces,rows,sink", help="of " + ", ".join(FORMS))
     args = parser.parse_args()
     if reason := gpu.missing():
         raise SystemExit(reason)

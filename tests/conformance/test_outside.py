@@ -433,7 +433,9 @@ def test_a_wrong_setting_of_ours_is_seen_in_a_whole_model() -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_what_has_no_counterpart_is_said() -> None:
-    with pytest.raises(ConfigError, match="no other library's KerpleLog is compared; available: ALiBi, CoPE"):
+    with pytest.raises(
+        ConfigError, match="no other library's KerpleLog is compared; available: ALiBi, BandedBias, Beam, CoPE"
+    ):
         outside.select_implementations(["kerplelog"])
 
 

@@ -311,6 +311,7 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
         (encodings.FIRE(num_heads=2), ["segments"]),
         (encodings.FIRE(num_heads=2, activation="gelu"), ["many segments"]),
         (encodings.Shaw(head_dim=8, values=False), ["vectors"]),
+        (encodings.Sinks(num_heads=2), ["sink"]),
     ],
     ids=lambda x: type(x).__name__,
 )

@@ -10,6 +10,7 @@ from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, Ll
 from lengthwise.conformance.outside.transformers_temperatures import (
     BeamFactor,
     GptOssSinks,
+    InklingLogits,
     LargeFactor,
     Llama4Layers,
     Ministral3,
@@ -24,10 +25,11 @@ IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
     Bloom,
     Mpt,
     lambda: T5Bias("T5, causal", choose(T5)),
-    Ministral3,
+    lambda: T5Bias("T5, both ways", choose(T5, bidirectional=True)),
     Llama4Layers,
+    Ministral3,
     BeamFactor,
     LargeFactor,
+    InklingLogits,
     GptOssSinks,
-    lambda: T5Bias("T5, both ways", choose(T5, bidirectional=True)),
 )

@@ -1,4 +1,4 @@
-"""Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam and gpt-oss."""
+"""Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam, Inkling and gpt-oss."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import transformers
 from torch import Tensor
 from transformers.models.beam import modeling_beam
 from transformers.models.gpt_oss import modeling_gpt_oss
+from transformers.models.inkling import modeling_inkling
 from transformers.models.ministral3 import modeling_ministral3
 from transformers.models.mistral_large4 import modeling_mistral_large4
 
@@ -17,9 +19,21 @@ from lengthwise.attention.backends import reference
 from lengthwise.config import Choice, alternate, choose
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside.implementation import SHAPE, TRAIN_LENGTH, Model, RowInputs, row_explanations
-from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation
+from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
 from lengthwise.conformance.outside.transformers_rotary import Llama, model_arguments
-from lengthwise.encodings import Beam, Llama4, Ministral, MistralLarge4, NoPE, PositionEncoding, RoPE, Sinks
+from lengthwise.encodings import (
+    BandedBias,
+    Beam,
+    Combined,
+    Inkling,
+    Llama4,
+    Ministral,
+    MistralLarge4,
+    NoPE,
+    PositionEncoding,
+    RoPE,
+    Sinks,
+)
 from lengthwise.forms import SinkLogit
 from lengthwise.span import Span
 
@@ -27,6 +41,7 @@ _COUNTS = "it counts the tokens of the row instead of reading the position IDs"
 _SEPARATED = (
     "documents are separated by their positions only with use_cache=False; by default they attend to each other"
 )
+_COUNTED = {"left padding": _COUNTS, "packed": _COUNTS, "packed, as called": f"{_SEPARATED}, and {_COUNTS}"}
 
 
 class Ministral3(Llama):
@@ -64,8 +79,7 @@ class Llama4Layers(TransformersImplementation):
     """Every second layer rotates, and the others have a temperature."""
 
     def __init__(self) -> None:
-        reasons = {"left padding": _COUNTS, "packed": _COUNTS, "packed, as called": f"{_SEPARATED}, and {_COUNTS}"}
-        super().__init__("Llama 4, temperature", choose(NoPE, temperature=choose(Llama4, step=8)), reasons)
+        super().__init__("Llama 4, temperature", choose(NoPE, temperature=choose(Llama4, step=8)), _COUNTED)
 
     @property
     def label(self) -> str:
@@ -126,6 +140,55 @@ class LargeFactor(TransformersImplementation):
     def row(self, inputs: RowInputs) -> Tensor:
         q = self.module.to(inputs.dtype)(inputs.q[None, :, None], torch.tensor([[inputs.query]]), head_dim_first=True)
         return replace(inputs, q=q[0, :, 0].detach()).product
+
+
+class InklingLogits(TransformersImplementation):
+    """A banded bias, and a factor of all logits."""
+
+    needs_every_key = True
+
+    def __init__(self) -> None:
+        choice = choose(BandedBias, temperature=choose(Inkling, length=float(self.train_length)))
+        reasons = (
+            row_explanations(bfloat16="the bias and its product with the factor are rounded to bfloat16") | _COUNTED
+        )
+        reasons["packed"] = f"its short convolutions read the previous document, and {_COUNTS}"
+        super().__init__("Inkling, bias and temperature", choice, reasons)
+
+    @cached_property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(3)
+        shapes = (self.heads, 16, self.heads * self.head_dim), (16, 1024)
+        w, p = (torch.randn(shape, generator=generator) for shape in shapes)
+        return (w * w.shape[2] ** -0.5).bfloat16(), p.bfloat16()
+
+    def copy_weights(self, encoding: PositionEncoding) -> None:
+        assert isinstance(encoding, Combined)
+        w, p = self.weights
+        encoding.base.load_state_dict({"W": w, "P": p})
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        w, p = (weight.to(inputs.dtype) for weight in self.weights)
+        relative = F.linear(self.layer_inputs(inputs)[:, -1:], w.flatten(0, 1)).unflatten(-1, (self.heads, -1))
+        module = modeling_inkling.InklingRelativeLogits(*p.shape)
+        module.proj.data = p
+        query = torch.tensor([inputs.query])
+        bias = module(relative, query, inputs.keys)
+        # As in InklingAttention.forward, which has no function for it.
+        tau = 1.0 + 0.1 * torch.log(((query + 1).float() / self.train_length).clamp(min=1.0))
+        q = (inputs.q.float() * tau).to(inputs.dtype)
+        return replace(inputs, q=q).product + (bias.float() * tau).to(inputs.dtype)[0, :, 0].detach().double()
+
+    def model(self) -> Model:
+        torch.manual_seed(0)
+        heads = {"num_attention_heads": SHAPE["num_heads"], "num_key_value_heads": SHAPE["num_kv_heads"]}
+        config = transformers.InklingTextConfig(
+            **config_arguments({"hidden_size": SHAPE["d_model"], "num_hidden_layers": SHAPE["num_layers"], **heads}),
+            head_dim=SHAPE["head_dim"], d_rel=4, rel_extent=24, log_scaling_n_floor=8, log_scaling_alpha=1.0,
+            layer_types=["hybrid"] * SHAPE["num_layers"], mlp_layer_types=["dense"] * SHAPE["num_layers"],
+            intermediate_size=SHAPE["d_ff"], logits_mup_width_multiplier=1.0,
+        )  # fmt: skip
+        return CausalModel(transformers.InklingForCausalLM(config))
 
 
 class GptOssSinks(TransformersImplementation):

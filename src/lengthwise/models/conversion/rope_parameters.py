@@ -195,7 +195,9 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
     if choice.layer.given:
-        raise ConfigError(f"rope_parameters have no {join_names(list(choice.layer.given))}, got {choice.label}; omit them")
+        raise ConfigError(
+            f"rope_parameters have no {join_names(list(choice.layer.given))}, got {choice.label}; omit them"
+        )
     if choice.cls is NoPE:
         return None
     kind = next((kind for kind, (name, _) in _TYPES.items() if name == choice.name), None)
