@@ -14,7 +14,9 @@ from lengthwise.encodings import ENCODINGS
 
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "encodings"
-PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name not in ("README.md", "names.md", "layers.md", "not-included.md"))
+PAGES = sorted(
+    path for path in FOLDER.glob("*.md") if path.name not in ("README.md", "names.md", "layers.md", "not-included.md")
+)
 OURS = [make for make in ENCODINGS if make.__module__.startswith("lengthwise.")]
 
 

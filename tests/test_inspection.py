@@ -180,7 +180,16 @@ def test_every_encoding_is_shown_as_plain_data(make, length):
     assert {"length": length, "seed": 3, "d_model": 16, "num_heads": 2}.items() <= data.items()
     assert inspect(choose(make), num_heads=2, head_dim=8, train_length=16, length=length, seed=3) == data
     if make is not NoPE:
-        shown = {"frequencies", "angles", "bias", "embedding", "query_gain", "query_vectors", "logits_after", "sink_logits"}
+        shown = {
+            "frequencies",
+            "angles",
+            "bias",
+            "embedding",
+            "query_gain",
+            "query_vectors",
+            "logits_after",
+            "sink_logits",
+        }
         assert shown & set(data), "nothing is shown of it"
     if "embedding" in data:
         assert (len(data["embedding"]), len(data["embedding"][0])) == (length, 16)

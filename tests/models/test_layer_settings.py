@@ -19,6 +19,8 @@ PATTERNS = [
     "rope(window=5)*3+nope(temperature=ssmax)",
     "t5(window=7,temperature=ssmax(bias=true))",
     "fox(window=3)+fox",
+    "selectiverope(window=3,rank=4)+repo(window=4)",
+    "pope(window=6)+grapeap(window=4)",
     "bandedbias(temperature=inkling(length=4),window=6)+nope",
     "dape(window=4)",
     "cope(window=4,max_position=8)",
@@ -145,6 +147,19 @@ def test_decoding_equals_one_pass_packed_and_padded(text):
         torch.testing.assert_close(whole[row : row + 1, part], alone, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("make", [e for e in ENCODINGS if not e.depends_on_length()], ids=lambda make: make.__name__)
+@torch.no_grad()
+def test_every_encoding_decodes_in_a_window(make):
+    """What an encoding reads of tokens before the window, such as a convolution, is stored too."""
+    settings = {"max_length": 64} if make.__name__ == "Learned" else {}
+    net, ids = model(choose(make, window=3, **settings), layers=2), tokens(1, 14)
+    for p in net.encodings.parameters():
+        torch.nn.init.normal_(p)
+    whole, cache = net(ids), net.new_cache()
+    parts = [net(ids[:, first:last], cache=cache) for first, last in ((0, 6), *((n, n + 1) for n in range(6, 14)))]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     "name", ["rope", *(pytest.param(name, marks=pytest.mark.slow) for name in ("alibi", "fox", "shaw"))]
 )
@@ -264,6 +279,25 @@ def test_models_of_transformers_keep_their_windows():
     torch.testing.assert_close(torch.cat([prompt.logits, rest], 1), whole, rtol=1e-4, atol=1e-4)
     names = [type(module).__name__ for module in llama.model.position_encodings]
     assert names == ["RoPE", "SSMax", "Sinks", "SSMax", "Sinks"]
+
+
+def test_a_convolution_that_a_sliding_cache_would_cut_is_refused():
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+        "vocab_size": 31,
+    }
+    mistral = transformers.MistralForCausalLM(transformers.MistralConfig(**sizes, sliding_window=4)).eval()
+    use(mistral, "selectiverope")
+    with (
+        torch.no_grad(),
+        pytest.raises(ConfigError, match="SelectiveRoPE reads tokens before those that a layer with a"),
+    ):
+        prompt = mistral(tokens(1, 9), use_cache=True)
+        mistral(tokens(1, 1), past_key_values=prompt.past_key_values)
 
 
 def test_a_module_of_sinks_and_no_other():

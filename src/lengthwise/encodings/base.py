@@ -39,6 +39,7 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
     is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
+    earlier_features: int = 0  # of how many tokens before the first visible key `content` reads the features
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 

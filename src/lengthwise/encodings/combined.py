@@ -12,7 +12,7 @@ from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.sinks import Sinks
 from lengthwise.encodings.temperatures.base import Temperature
-from lengthwise.forms import AttentionModifiers, Term
+from lengthwise.forms import AttentionModifiers, Rotation, Term
 from lengthwise.span import Span
 
 
@@ -46,7 +46,7 @@ class Combined(PositionEncoding):
                 )
         self.parts = nn.ModuleList(parts)
         self.shift_invariant = all(part.shift_invariant for part in parts)  # type: ignore[misc]
-        self.max_length = encoding.max_length
+        self.max_length, self.earlier_features = encoding.max_length, encoding.earlier_features
 
     @property
     def all_parts(self) -> tuple[PositionEncoding, ...]:
@@ -76,7 +76,7 @@ class Combined(PositionEncoding):
 
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-    ) -> tuple[Term, ...]:
+    ) -> tuple[Term | Rotation, ...]:
         return self.base.content(features, span, documents)
 
     def tracked(self) -> Mapping[str, Tensor]:

@@ -238,8 +238,10 @@ class Decoder(Model):
         for layer, block in enumerate(self._blocks()):
             parts, window = self.parts_of_layer[layer], self.windows[layer]
             if (parts, window) not in attentions:
-                view = (span, mask) if window is None else _last_keys(span, mask, window)
-                attentions[parts, window] = _Attention(self._encoding(layer), *view, window, self.backend, cache, watch)
+                encoding = self._encoding(layer)
+                stored = None if window is None else window + encoding.earlier_features
+                view = (span, mask) if stored is None else _last_keys(span, mask, stored, window)
+                attentions[parts, window] = _Attention(encoding, *view, stored, self.backend, cache, watch)
             x = self.run_block(block, x, partial(attentions[parts, window], layer))
         for attention in attentions.values():
             setattr(self._backends_used, attention.backend_used, True)
@@ -302,9 +304,13 @@ class Decoder(Model):
         )
 
 
-def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
-    """Return the span and the mask of a layer with a window: with only the keys that some query of the mask sees."""
-    keys = min(mask.keys, mask.queries + window - 1)
+def _last_keys(span: Span, mask: Mask, stored: int, window: int | None) -> tuple[Span, Mask]:
+    """Return the span and the mask of a layer with a window: with only the keys that the cache stores for the mask's queries.
+
+    `stored`: the number of keys for each query, which are those that it sees and a few before them.
+    """
+    assert window is not None
+    keys = min(mask.keys, mask.queries + stored - 1)
     if keys == mask.keys:  # a window of at least as many keys changes nothing
         hides = torch.compiler.is_compiling() or window < keys
         return span, replace(mask, window=window) if hides else mask
@@ -316,20 +322,23 @@ def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
 
 
 class _Attention:
-    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one."""
+    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one.
+
+    `stored`: how many keys before and including its own the cache stores for a query; None: all.
+    """
 
     def __init__(
         self,
         encoding: PositionEncoding,
         span: Span,
         mask: Mask,
-        window: int | None,
+        stored: int | None,
         backend: str,
         cache: KVCache | None,
         watch: Watch | None,
     ):
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
-        self.window, self.watch = window, watch
+        self.stored, self.watch = stored, watch
         self.modifiers = modifiers_of(encoding, span) if cache is None else cache.encodings.modifiers(encoding, span)
         rotates_keys = cache is not None and self.modifiers.caches_rotated_keys
         self.rotation = self.modifiers.rotation if rotates_keys else None
@@ -344,12 +353,12 @@ class _Attention:
         if self.cache is not None:
             if self.rotation:
                 k = self.new_keys.rotate_key(k)
-            k, v = self.cache.update(layer, k, v, self.window)
+            k, v = self.cache.update(layer, k, v, self.stored)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():
             features = features_of(self.encoding, x)
             if self.cache is not None:
-                features = self.cache.update_features(layer, features, self.window)
+                features = self.cache.update_features(layer, features, self.stored)
             modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None
         if self.watch is not None:
             self.watch(layer, modifiers, self.span, self.mask, q, k, scale)
