@@ -11,8 +11,11 @@ from lengthwise.tasks import (
     TASKS,
     Addition,
     Copy,
+    Counting,
     Parity,
+    Permutations,
     Polynomial,
+    Recall,
     Reverse,
     Sorting,
     Summation,
@@ -51,6 +54,12 @@ OF_WORDS = [
     choose(SCAN, split="tr25"),
     choose(PCFG),
     choose(PCFG, longest=30),
+    choose(Recall),
+    choose(Recall, keys=4, values=3, depth=0.0),
+    choose(Permutations),
+    choose(Permutations, elements=3, moves="swaps", answer="all"),
+    choose(Counting),
+    choose(Counting, symbols=2),
 ]
 
 each_task = pytest.mark.parametrize("choice", OF_WORDS, ids=lambda choice: choice.label)

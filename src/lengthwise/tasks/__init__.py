@@ -5,6 +5,7 @@ from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.automata import PFA
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
+from lengthwise.tasks.counting import Counting
 from lengthwise.tasks.functions.cnf import CNF
 from lengthwise.tasks.functions.conjunction import Conjunction
 from lengthwise.tasks.functions.disjunction import Disjunction
@@ -24,7 +25,9 @@ from lengthwise.tasks.glue import Glue
 from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
+from lengthwise.tasks.permutations import Permutations
 from lengthwise.tasks.polynomial import Polynomial
+from lengthwise.tasks.recall import Recall
 from lengthwise.tasks.reverse import Reverse
 from lengthwise.tasks.scan import SCAN
 from lengthwise.tasks.scrolls import Scrolls
@@ -46,6 +49,9 @@ TASKS = Registry(
         LEGO,
         SCAN,
         PCFG,
+        Recall,
+        Permutations,
+        Counting,
         LinearRegression,
         SparseLinearRegression,
         QuadraticRegression,
@@ -80,6 +86,7 @@ __all__ = [
     "Batch",
     "Conjunction",
     "Copy",
+    "Counting",
     "DecisionTree",
     "Disjunction",
     "Glue",
@@ -87,9 +94,11 @@ __all__ = [
     "LinearRegression",
     "Parity",
     "ParityFunction",
+    "Permutations",
     "Polynomial",
     "QuadraticRegression",
     "ReLUNetwork",
+    "Recall",
     "Reverse",
     "Scrolls",
     "Sorting",

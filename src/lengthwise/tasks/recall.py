@@ -1,0 +1,96 @@
+"""Recall: the value of one of many keys."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask, combinations
+from lengthwise.values import shown
+
+MAX_WORDS = 65_536
+ASK = "?"
+
+
+class Recall(SequenceTask):
+    """Recall the value of one key among other keys with their values. `length` counts the pairs of key and value.
+
+    Length 3, the scored targets underlined (the value and EOS):
+
+        inputs   BOS k7 v2 k1 v5 k4 v5 ?  k1  SEP v5
+        targets  k7  v2 k1 v5 k4 v5 ?  k1 SEP v5  EOS
+                                              ‾‾‾‾‾‾‾
+
+    The keys of a question are different, and drawn uniformly from `keys` words, so a length is at most `keys`. Values are uniform
+    and independent, from `values` words. `depth` is the place of the pair that is asked for, from 0 (the first pair) to 1 (the
+    last one), rounded to the nearest pair. None: every pair with equal probability.
+
+    The score is exact match; the chance level is 1 / `values`. Train and test share no question, see `SequenceTask`.
+
+    Source: the associative recall of Graves et al. 2014, "Neural Turing Machines", and of Arora et al. 2023, "Zoology: Measuring
+    and Improving Recall in Efficient Language Models".
+    Differs: the latter asks for many keys in one sequence, and scores each.
+    """
+
+    unit = "pairs"
+
+    def __init__(self, *, keys: int = 512, values: int = 64, depth: float | None = None):
+        self.check({"keys": keys, "values": values, "depth": depth})
+        self.keys, self.values, self.depth = keys, values, depth
+        super().__init__([*(f"k{n}" for n in range(keys)), *(f"v{n}" for n in range(values)), ASK])
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name in ("keys", "values"):
+            if not 2 <= settings[name] <= MAX_WORDS:
+                raise ConfigError(f"Recall.{name} must be between 2 and {MAX_WORDS}, got {settings[name]}")
+        depth = settings["depth"]
+        if depth is not None and not 0 <= depth <= 1:
+            raise ConfigError(f"Recall.depth must be between 0 (the first pair) and 1 (the last), got {shown(depth)}")
+        return settings
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        super().check_length(length, split)
+        if length > self.keys:
+            raise ConfigError(
+                f"Recall has {self.keys} keys, so a question has at most {self.keys} pairs, got {length}; use Recall(keys={length})"
+            )
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        keys = torch.rand(count, self.keys, generator=generator).topk(length, 1).indices
+        values = torch.randint(self.values, (count, length), generator=generator)
+        asked = torch.randint(length, (count,), generator=generator)
+        return self._make_pairs(
+            keys, values, asked if self.depth is None else torch.full_like(asked, self._asked(length))
+        )
+
+    def all_examples(self, length: int) -> Pairs | None:
+        places = range(length) if self.depth is None else [self._asked(length)]
+        numbers = combinations([self.keys] * length + [self.values] * length + [len(places)])
+        if numbers is None:
+            return None
+        keys, values, place = numbers[:, :length], numbers[:, length:-1], numbers[:, -1]
+        different = (keys.sort(1).values.diff(dim=1) != 0).all(1)
+        asked = torch.tensor(list(places))[place]
+        return self._make_pairs(keys[different], values[different], asked[different])
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return 2 * length + 2, 1
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return (len(question) - 2) // 2
+
+    def _asked(self, length: int) -> int:
+        """Return the index of the pair at the chosen depth."""
+        assert self.depth is not None
+        return round(self.depth * (length - 1))
+
+    def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], asked: Int[Tensor, " b"]) -> Pairs:
+        words = torch.stack([keys, values + self.keys], 2).flatten(1)
+        at = asked[:, None]
+        mark = torch.full_like(at, self.keys + self.values)
+        return Pairs(torch.cat([words, mark, keys.gather(1, at)], 1), values.gather(1, at) + self.keys)
