@@ -302,6 +302,14 @@ def test_one_seed_is_said(make_study: Make) -> None:
     assert found.comparisons[0].p is None
 
 
+def test_many_pairs_without_a_test_are_counted(make_study: Make) -> None:
+    found = statistics_of(make_study({name: [[2.0, 2.1, 2.2]] * 5 for name in "ABCDE"})).tasks[0]
+    assert found.notes == (
+        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; B and D; and 4 "
+        "more pairs.",
+    )
+
+
 def test_options_are_checked(make_study: Make) -> None:
     data = make_study({"A": [[2.0, 2.1, 2.2]]})
     with pytest.raises(ConfigError, match=r"--length must be an evaluated length, got 11; evaluated: 10, 20, 80$"):

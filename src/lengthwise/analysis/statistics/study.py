@@ -18,6 +18,7 @@ from lengthwise.metrics import Metric
 from lengthwise.values import ConfigError, join_names
 
 THRESHOLD = 0.8  # the share of correct answers that passes, as in `lengthwise reach`
+NAMED_PAIRS = 6  # in a sentence
 ENOUGH = 5  # seeds; fewer give a sentence on what they cannot show
 
 
@@ -198,7 +199,10 @@ def _notes(scores: Mapping[str, Mapping[int, float]], comparisons: Sequence[Comp
         )
     constant = [f"{c.first} and {c.second}" for c in comparisons if len(c.seeds) > 1 and c.p is None]
     if constant:
-        notes.append(f"The difference is the same for every seed, so there is no test: {'; '.join(constant)}.")
+        listed = "; ".join(constant[:NAMED_PAIRS])
+        rest = len(constant) - NAMED_PAIRS
+        more = f"; and {rest:,} more pair{'s' if rest > 1 else ''}" if rest > 0 else ""
+        notes.append(f"The difference is the same for every seed, so there is no test: {listed}{more}.")
     return notes
 
 
