@@ -305,8 +305,8 @@ def test_one_seed_is_said(make_study: Make) -> None:
 def test_many_pairs_without_a_test_are_counted(make_study: Make) -> None:
     found = statistics_of(make_study({name: [[2.0, 2.1, 2.2]] * 5 for name in "ABCDE"})).tasks[0]
     assert found.notes == (
-        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; B and D; and 4 "
-        "more pairs.",
+        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; B and D; and "
+        "4 more pairs.",
     )
 
 
