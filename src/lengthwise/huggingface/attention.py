@@ -149,14 +149,14 @@ class Tokens:
             self._spans[lengths] = span, documents
         return self._spans[lengths]
 
-    def window(self, size: int | None, device: torch.device) -> int | None:
+    def window(self, size: int, device: torch.device) -> int | None:
         """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees all keys.
 
         Some classes of transformers (Qwen 2 MoE, Phi-MoE) tell their attention function of a window by the mask alone.
         """
-        first = max(self.first_key + self.keys - self.queries, self.first_key + (size or 0))
         last = self.first_key + self.keys
-        if size is None or self.shows is None or first >= last:
+        first = max(last - self.queries, self.first_key + size)
+        if self.shows is None or first >= last:
             return None
         if size not in self._windows:
             query = torch.arange(first, last, device=device)[None]
@@ -280,8 +280,8 @@ def attention(
             f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"
         )
     window, causal = further.get("sliding_window"), bool(getattr(layer, "is_causal", True))
-    if "sliding_window" not in further:
-        window = tokens.window(getattr(getattr(layer, "config", None), "sliding_window", None), query.device)
+    if state.window is not None and "sliding_window" not in further:
+        window = tokens.window(state.window, query.device)
     if state.is_recomputed():
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
         tokens = tokens.without_results()

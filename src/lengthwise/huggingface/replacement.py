@@ -55,6 +55,7 @@ class LayerState:
     combinations: Combinations  # of all layers
     forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
+    window: int | None  # the size of the configuration, for layers that do not tell theirs
 
     @property
     def encoding(self) -> PositionEncoding:
@@ -123,7 +124,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     forms, combinations = EncodingCache(), Combinations()
     for layer, parts in zip(layers, parts_of_layer, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
-        state = LayerState(decoder.position_encodings, parts, combinations, forms, block)
+        window = getattr(config, "sliding_window", None)
+        state = LayerState(decoder.position_encodings, parts, combinations, forms, block, window)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
