@@ -39,6 +39,7 @@ class BandedBias(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    content_is_local: ClassVar[bool] = True
 
     def __init__(self, *, num_heads: int, d_model: int, band: int = 1024, rank: int = 16):
         super().__init__()

@@ -38,8 +38,10 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     # Adding the same number to every position ID changes no logit. An instance may override it (DAPE takes its base's).
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
+    # Whether `content` for the last keys needs the features of these keys only. The cache of a layer with a window then stores no
+    # others.
+    content_is_local: ClassVar[bool] = False
     is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
-    earlier_features: int = 0  # of how many tokens before the first visible key `content` reads the features
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 

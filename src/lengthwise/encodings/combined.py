@@ -46,7 +46,8 @@ class Combined(PositionEncoding):
                 )
         self.parts = nn.ModuleList(parts)
         self.shift_invariant = all(part.shift_invariant for part in parts)  # type: ignore[misc]
-        self.max_length, self.earlier_features = encoding.max_length, encoding.earlier_features
+        self.content_is_local = encoding.content_is_local  # type: ignore[misc]
+        self.max_length = encoding.max_length
 
     @property
     def all_parts(self) -> tuple[PositionEncoding, ...]:
@@ -60,7 +61,8 @@ class Combined(PositionEncoding):
 
     @property
     def title(self) -> str:
-        return " with ".join(part.title for part in self.all_parts)
+        base, *others = (part.title for part in self.all_parts)
+        return f"{base} with {' and '.join(others)}" if others else base
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         return self.base.embed(x, positions)

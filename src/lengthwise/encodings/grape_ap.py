@@ -45,6 +45,7 @@ class GrapeAP(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    content_is_local: ClassVar[bool] = True
     shift_invariant: ClassVar[bool] = False  # unless variant is "relative"
 
     def __init__(

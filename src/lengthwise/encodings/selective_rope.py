@@ -62,7 +62,6 @@ class SelectiveRoPE(PositionEncoding):
                 f"SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of the "
                 f"input, got {d_model} and {num_heads}"
             )
-        self.earlier_features = width - 1
         self.num_heads, self.head_dim, self.base, self.layout = num_heads, head_dim, base, layout
         self.A = nn.Parameter(torch.randn(num_heads, head_dim // 2, rank) * 0.02)
         self.B = nn.Parameter(torch.randn(rank, d_model) * 0.02)

@@ -85,7 +85,7 @@ class Tokens:
                 f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that lengthwise "
                 "does not know; take an encoding that does not read content"
             )
-        if encoding.earlier_features and self.first_key:
+        if self.first_key and not encoding.content_is_local:
             raise ConfigError(
                 f"{type(encoding).__name__} reads tokens before those that a layer with a sliding window sees, which the caches of "
                 "transformers do not keep; take another encoding for such layers"

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_content
+from lengthwise.attention.slices import slice_modifiers
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings.base import PositionEncoding
@@ -238,10 +239,9 @@ class Decoder(Model):
         for layer, block in enumerate(self._blocks()):
             parts, window = self.parts_of_layer[layer], self.windows[layer]
             if (parts, window) not in attentions:
-                encoding = self._encoding(layer)
-                stored = None if window is None else window + encoding.earlier_features
-                view = (span, mask) if stored is None else _last_keys(span, mask, stored, window)
-                attentions[parts, window] = _Attention(encoding, *view, stored, self.backend, cache, watch)
+                attentions[parts, window] = _Attention(
+                    self._encoding(layer), span, mask, window, self.backend, cache, watch
+                )
             x = self.run_block(block, x, partial(attentions[parts, window], layer))
         for attention in attentions.values():
             setattr(self._backends_used, attention.backend_used, True)
@@ -304,13 +304,9 @@ class Decoder(Model):
         )
 
 
-def _last_keys(span: Span, mask: Mask, stored: int, window: int | None) -> tuple[Span, Mask]:
-    """Return the span and the mask of a layer with a window: with only the keys that the cache stores for the mask's queries.
-
-    `stored`: the number of keys for each query, which are those that it sees and a few before them.
-    """
-    assert window is not None
-    keys = min(mask.keys, mask.queries + stored - 1)
+def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
+    """Return the span and the mask of a layer with a window: with only the keys that some query of the mask sees."""
+    keys = min(mask.keys, mask.queries + window - 1)
     if keys == mask.keys:  # a window of at least as many keys changes nothing
         hides = torch.compiler.is_compiling() or window < keys
         return span, replace(mask, window=window) if hides else mask
@@ -322,23 +318,21 @@ def _last_keys(span: Span, mask: Mask, stored: int, window: int | None) -> tuple
 
 
 class _Attention:
-    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one.
-
-    `stored`: how many keys before and including its own the cache stores for a query; None: all.
-    """
+    """The attention of all layers that share an encoding and a window, for one forward pass, with the cache if there is one."""
 
     def __init__(
         self,
         encoding: PositionEncoding,
         span: Span,
         mask: Mask,
-        stored: int | None,
+        window: int | None,
         backend: str,
         cache: KVCache | None,
         watch: Watch | None,
     ):
-        self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
-        self.stored, self.watch = stored, watch
+        self.encoding, self.window, self.backend, self.cache, self.watch = encoding, window, backend, cache, watch
+        self.whole = span, mask
+        self.span, self.mask = span, mask = (span, mask) if window is None else _last_keys(span, mask, window)
         self.modifiers = modifiers_of(encoding, span) if cache is None else cache.encodings.modifiers(encoding, span)
         rotates_keys = cache is not None and self.modifiers.caches_rotated_keys
         self.rotation = self.modifiers.rotation if rotates_keys else None
@@ -353,16 +347,31 @@ class _Attention:
         if self.cache is not None:
             if self.rotation:
                 k = self.new_keys.rotate_key(k)
-            k, v = self.cache.update(layer, k, v, self.stored)
+            k, v = self.cache.update(layer, k, v, self.window)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():
             features = features_of(self.encoding, x)
             if self.cache is not None:
-                features = self.cache.update_features(layer, features, self.stored)
-            modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None
+                window = self.window if self.encoding.content_is_local else None
+                features = self.cache.update_features(layer, features, window)
+            modifiers, attend = self._with_content(modifiers, features), None
         if self.watch is not None:
             self.watch(layer, modifiers, self.span, self.mask, q, k, scale)
         if attend is None:
             self.plan = attend = plan(modifiers, self.span, self.mask, q, backend=self.backend)
             self.backend_used = attend.backend
         return attend(q, k, v, scale=scale)
+
+    def _with_content(self, modifiers: AttentionModifiers, features: Tensor) -> AttentionModifiers:
+        """Return the modifiers with what the encoding computes from the features of all tokens, or of the last ones."""
+        span, mask = self.whole
+        if features.shape[1] == self.mask.keys:
+            return with_content(modifiers, self.encoding, features, self.span, self.mask)
+        content = with_content(AttentionModifiers(), self.encoding, features, span, mask)
+        last = slice(0, mask.queries), slice(mask.keys - self.mask.keys, mask.keys)
+        ((content, _),) = slice_modifiers(content, span, [last])
+        return replace(
+            modifiers,
+            terms=(*modifiers.terms, *content.terms),
+            rotation=modifiers.rotation if content.rotation is None else content.rotation,
+        )
