@@ -8,7 +8,7 @@ of this call are, and what all layers with the same encoding share.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,8 @@ class Tokens:
     transformers shows a key to a query, apart from padding, [b, number of queries].
 
     A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of a call is
-    stored in the model, which several threads may use: `rotated_keys`, whether the cache stores rotated keys; and for an encoding
+    stored in the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
+    cache, or "both" by the model, which does all that the encoding does); and for an encoding
     that reads content `x`, the layer's input, and `past`, the layer of the cache that keeps what it computes from it.
     """
 
@@ -46,13 +47,13 @@ class Tokens:
     visible: Tensor | None
     packed: bool
     shows: Callable[..., Tensor] | None = None
-    rotated_keys: bool = False
+    rotated: Literal["", "keys", "both"] = ""
     x: Tensor | None = None
     past: Any = None
     _spans: dict[bool, tuple[Span, Tensor | None]] = field(default_factory=dict)
-    _modifiers: dict[tuple[PositionEncoding, bool], AttentionModifiers] = field(default_factory=dict)
+    _modifiers: dict[tuple[PositionEncoding, str], AttentionModifiers] = field(default_factory=dict)
     _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
-    _plans: dict[tuple[PositionEncoding, bool, int | None, bool], Plan] = field(default_factory=dict)
+    _plans: dict[tuple[PositionEncoding, str, int | None, bool], Plan] = field(default_factory=dict)
     _windows: dict[int, bool] = field(default_factory=dict)
     _rotated: "Tokens | None" = field(default=None, init=False)
 
@@ -68,10 +69,10 @@ class Tokens:
         """Return the same tokens without what layers have computed for them."""
         return replace(self, _spans={}, _modifiers={}, _new_keys={}, _plans={})
 
-    def with_rotated_keys(self) -> "Tokens":
-        """Return the same tokens for a cache that stores rotated keys. All layers of a call share them."""
-        if self._rotated is None:
-            self._rotated = replace(self, rotated_keys=True)
+    def with_rotated(self, rotated: Literal["keys", "both"]) -> "Tokens":
+        """Return the same tokens, whose keys, or queries and keys, are rotated already. All layers of a call share them."""
+        if self._rotated is None or self._rotated.rotated != rotated:
+            self._rotated = replace(self, rotated=rotated)
         return self._rotated
 
     def of_layer(self, **of_call: Any) -> "Tokens":
@@ -102,11 +103,11 @@ class Tokens:
 
         `forms`: stores forms of encodings from one decoding step to the next.
         """
-        key = encoding, self.rotated_keys
+        key = encoding, self.rotated
         if key not in self._modifiers:
             span, _ = self.span(encoding.depends_on_length(), position_ids, device)
-            modifiers = forms.modifiers(encoding, span)
-            if self.rotated_keys and modifiers.rotation:
+            modifiers = AttentionModifiers() if self.rotated == "both" else forms.modifiers(encoding, span)
+            if self.rotated == "keys" and modifiers.rotation:
                 self._new_keys[encoding] = modifiers.rotation.keys_from(self.keys - self.queries)
                 modifiers = replace(modifiers, rotation=modifiers.rotation.queries_only())
             self._modifiers[key] = modifiers
@@ -115,18 +116,18 @@ class Tokens:
     def new_keys(
         self, encoding: PositionEncoding, position_ids: Tensor | None, device: torch.device, forms: EncodingCache
     ) -> Rotation:
-        """Return the rotation of the queries' own keys, which a cache stores rotated (only if `rotated_keys`)."""
+        """Return the rotation of the queries' own keys, which a cache stores rotated (only if `rotated` is "keys")."""
         if encoding not in self._new_keys:
             self.modifiers(encoding, position_ids, device, forms)
         return self._new_keys[encoding]
 
     def plan(self, encoding: PositionEncoding, window: int | None, causal: bool, query: Tensor) -> Plan:
         """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed its forms."""
-        key = encoding, self.rotated_keys, window, causal
+        key = encoding, self.rotated, window, causal
         if key not in self._plans:
             span, documents = self._spans[encoding.depends_on_length()]
             mask = Mask(self.queries, self.keys, causal, documents, window)
-            self._plans[key] = plan(self._modifiers[encoding, self.rotated_keys], span, mask, query)
+            self._plans[key] = plan(self._modifiers[encoding, self.rotated], span, mask, query)
         return self._plans[key]
 
     def span(self, lengths: bool, position_ids: Tensor | None, device: torch.device) -> tuple[Span, Tensor | None]:
@@ -279,6 +280,8 @@ def attention(
         raise ConfigError(
             f"attention dropout must be 0 with an encoding of lengthwise, got {dropout:g}; set it to 0 in model.config"
         )
+    if state.model_rotation is not None and state.model_rotation.applies(query.shape[2]):
+        tokens = tokens.with_rotated("both")
     window, causal = further.get("sliding_window"), bool(getattr(layer, "is_causal", True))
     if state.window is not None and "sliding_window" not in further:
         window = tokens.window(state.window, query.device)

@@ -18,6 +18,7 @@ from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.huggingface.attention import NAME
 from lengthwise.huggingface.embedded_positions import add_positions, current_module
 from lengthwise.huggingface.feature_cache import read_input
+from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
@@ -56,6 +57,7 @@ class LayerState:
     forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
     window: int | None  # the size of the configuration, for layers that do not tell theirs
+    model_rotation: Any = None  # `ModelRotation`, if the model's own layers rotate few tokens by our angles
 
     @property
     def encoding(self) -> PositionEncoding:
@@ -136,9 +138,26 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
             replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
     if modules[0].acts_on_embedding():
         replaced.hooks.append(decoder.register_forward_pre_hook(add_positions, with_kwargs=True))
+    _let_the_model_rotate(model, decoder, replaced)
     decoder._lengthwise_replaced = replaced
     model.save_pretrained = partial(save, model)
     return model
+
+
+def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
+    """Let the layers of a model rotate few tokens by our angles, if one rotation belongs to all layers, and they can compute it."""
+    encodings = list(decoder.position_encodings)
+    rotary = [(parent, name, original) for parent, name, original in replaced.modules if name == "rotary_emb"]
+    if len(encodings) != 1 or len(rotary) != 1:
+        return
+    ((parent, name, original),) = rotary
+    if not can_rotate(model.config.model_type, original, encodings[0]):
+        return
+    states = [cast(Any, layer)._lengthwise for layer in replaced.layers]
+    rotation = ModelRotation(states[0], decoder.get_input_embeddings())
+    for state in states:
+        state.model_rotation = rotation
+    setattr(parent, name, RotationOfFewTokens(original, rotation))
 
 
 def unuse(model: Any) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
-from lengthwise.forms import Rotation
+from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.huggingface.attention import Tokens
 from lengthwise.span import Span
 
@@ -39,17 +39,22 @@ class RotatingCache:
         return getattr(self._cache, name)
 
 
-def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> bool:
-    """Whether cached keys can be rotated: the angles of a token never change, and nothing reads keys before their rotation."""
-    if encoding.depends_on_length():
-        return False
+def example_modifiers(encoding: PositionEncoding, device: torch.device) -> AttentionModifiers:
+    """Return what an encoding does to a single token."""
     if device.type == "meta":  # while transformers loads a model; the forms of an encoding do not depend on its numbers
         encoding = copy.deepcopy(encoding).to_empty(device="cpu")
         for tensor in (*encoding.parameters(), *encoding.buffers()):
             tensor.detach().zero_()
         device = torch.device("cpu")
     with torch.device(device):
-        return modifiers_of(encoding, Span.of(1, device=device)).caches_rotated_keys
+        return modifiers_of(encoding, Span.of(1, device=device))
+
+
+def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> bool:
+    """Whether cached keys can be rotated: the angles of a token never change, and nothing reads keys before their rotation."""
+    if encoding.depends_on_length():
+        return False
+    return example_modifiers(encoding, device).caches_rotated_keys
 
 
 def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -59,8 +64,9 @@ def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[s
     tokens = options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return None
-    tokens = tokens.with_rotated_keys()
-    new_keys = tokens.new_keys(
-        state.encoding, options.get("position_ids"), input_of(arguments, options).device, state.forms
-    )
+    x = input_of(arguments, options)
+    if state.model_rotation is not None and state.model_rotation.applies(x.shape[1]):
+        return None
+    tokens = tokens.with_rotated("keys")
+    new_keys = tokens.new_keys(state.encoding, options.get("position_ids"), x.device, state.forms)
     return arguments, {**options, name: RotatingCache(options[name], new_keys), "attention_mask": tokens}
