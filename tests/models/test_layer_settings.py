@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from lengthwise.attention import KVCache
+from lengthwise.cli.options import split_names
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, alternate, choice_from_data, choose
+from lengthwise.config.layers import split_at_commas
 from lengthwise.encodings import ENCODINGS, FIRE, T5, Llama4, LogN, NoPE, RoPE, Sinks, Sinusoidal, SSMax
 from lengthwise.huggingface import use
 from lengthwise.models import Decoder
@@ -97,6 +99,19 @@ def test_what_no_layer_can_have_is_refused_in_one_line(text, words):
     with pytest.raises(ConfigError, match=words) as error:
         ENCODINGS.parse(text)
     assert "\n" not in str(error.value)
+
+
+def test_names_are_split_outside_of_parentheses_only():
+    text = "rope(window=3,temperature=llama4(step=4)),alibi,t5:buckets=4,fire(sinks=true)"
+    assert split_at_commas(text) == [
+        "rope(window=3,temperature=llama4(step=4))",
+        "alibi",
+        "t5:buckets=4",
+        "fire(sinks=true)",
+    ]
+    assert split_names("rope,fire:c=1,L=8,nope(window=3,sinks=true),alibi") == [
+        "rope", "fire:c=1,L=8", "nope(window=3,sinks=true)", "alibi"
+    ]  # fmt: skip
 
 
 def test_a_class_with_a_setting_of_that_name_keeps_it():

@@ -100,10 +100,14 @@ NameList = Annotated[str | None, Parameter(show_default=False)]
 
 
 def split_names(text: str | None) -> list[str]:
-    """Return the encodings of `rope,fire:c=1,L=8,alibi`, where commas also separate the settings of one encoding."""
+    """Return the encodings of `rope,fire:c=1,L=8,alibi`, where commas also separate the settings of one encoding.
+
+    >>> split_names("rope,fire:c=1,L=8,nope(window=3,sinks=true)")
+    ['rope', 'fire:c=1,L=8', 'nope(window=3,sinks=true)']
+    """
     names: list[str] = []
     for part in filter(None, (p.strip() for p in split_at_commas(text or ""))):
-        if names and "=" in part and ":" not in part.partition("=")[0]:
+        if names and "=" in part and not set(":(") & set(part.partition("=")[0]):
             names[-1] += f",{part}"
         else:
             names.append(part)

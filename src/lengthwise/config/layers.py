@@ -71,5 +71,16 @@ def split_layers(text: str) -> list[str]:
 
 
 def split_at_commas(text: str) -> list[str]:
-    """Split at commas, except inside brackets and parentheses: `a=[1,2],b` gives `a=[1,2]` and `b`."""
-    return re.split(r",(?![^\[]*\])(?![^(]*\))", text)
+    """Split at commas, except inside brackets and parentheses.
+
+    >>> split_at_commas("a=[1,2],b(c=1,d(e=2)),f")
+    ['a=[1,2]', 'b(c=1,d(e=2))', 'f']
+    """
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[(") - (character in "])" and depth > 0)
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts

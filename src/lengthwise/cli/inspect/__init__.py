@@ -70,9 +70,10 @@ def _single(text: str) -> "Choice":
     """Return the encoding of a text such as `rope:base=1e4`. `fire-s` is FIRE, since sharing changes nothing in one layer."""
     from lengthwise import studies
     from lengthwise.config.choices import UnknownName
+    from lengthwise.config.layers import with_colon
     from lengthwise.encodings import ENCODINGS
 
-    if "," in text.partition(":")[0]:
+    if "," in with_colon(text).partition(":")[0]:
         raise ConfigError(f"inspect shows one encoding, got {text!r}; run the command once for each")
     try:
         return ENCODINGS.parse(text)
