@@ -178,6 +178,26 @@ def test_every_encoding_decodes_in_a_window(make):
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make", [make for make in ENCODINGS if not make.depends_on_length()], ids=lambda make: make.__name__
+)
+@torch.no_grad()
+def test_every_encoding_decodes_exactly_with_all_of_them(make):
+    """Also if the documents of a row alternate, so that fewer of the last keys are of a token's own."""
+    settings = {"window": 4, "sinks": make is not Sinks}
+    temperature = None if make.is_temperature else choose(SSMax)
+    net, ids = model(choose(make, **settings, temperature=temperature), layers=3), tokens(2, 30)
+    padded = torch.tensor([[0] * 13 + [1] * 17, [-1] * 20 + [4] * 10])
+    alternating = torch.tensor([[0, 1] * 15, [2, 2, 3] * 10])
+    for documents in (None, padded, alternating):
+        whole, cache, parts = net(ids, documents=documents), net.new_cache(), []
+        for first, last in ((0, 9), (9, 10), (10, 16), *((n, n + 1) for n in range(16, 30))):
+            own = None if documents is None else documents[:, first:last]
+            parts.append(net(ids[:, first:last], documents=own, cache=cache))
+        torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "name", ["rope", *(pytest.param(name, marks=pytest.mark.slow) for name in ("alibi", "fox", "shaw"))]
 )
