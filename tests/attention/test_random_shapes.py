@@ -132,7 +132,9 @@ class Numbers:
             logit_transform=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), bidirectional=True)
             if c.logit_transform
             else None,
-            gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), True) if c.gain else None,
+            gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), bidirectional=True)
+            if c.gain
+            else None,
         )
 
     def _heads(self) -> list[tuple[int, int]]:

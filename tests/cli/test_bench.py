@@ -134,7 +134,7 @@ def test_memory_is_a_table(here: Call, clock: Any, monkeypatch: pytest.MonkeyPat
         (["fier"], "did you mean 'FIRE'?"),
         (["--lengths", "0"], "--lengths must be whole numbers from 1"),
         (["--rounds", "0"], "rounds must be at least 1"),
-        (["--d-model", "15", "--num-heads", "2"], "d_model must be a multiple of num_heads"),
+        (["--d-model", "15", "--num-heads", "2"], "--d-model must be a multiple of num_heads"),
         (["rope*3+nope", "--num-layers", "2"], "num_layers must be at least 4"),
         (["--device", "tpu"], "device 'tpu' cannot be used"),
         (["--threads", "0"], "threads must be at least 1"),

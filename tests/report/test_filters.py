@@ -8,7 +8,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render
-from lengthwise.report.page import _ids
+from lengthwise.report.page import section_ids
 
 Make = Callable[..., Any]
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE", "T5", "KerpleLog", "PRoPE")
@@ -26,7 +26,7 @@ def study(make_row: Make, make_score: Make, make_study: Make) -> Findings:
 
 
 def test_the_ids_of_sections_hang_on_their_titles() -> None:
-    assert _ids(["Copy(symbols=2)", "Text", "Copy (symbols 2)", "Ω", "Text"]) == [
+    assert section_ids(["Copy(symbols=2)", "Text", "Copy (symbols 2)", "Ω", "Text"]) == [
         "task-copy-symbols-2",
         "task-text",
         "task-copy-symbols-2-2",
