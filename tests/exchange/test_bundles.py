@@ -209,9 +209,8 @@ def test_the_newer_list_of_runs_wins(bundle: Path, tmp_path: Path) -> None:
         assert dump(other) == dump(store)
 
 
-@pytest.mark.parametrize(
-    "table", [pytest.param("runs", marks=pytest.mark.slow), pytest.param("scores", marks=pytest.mark.slow), "curve"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["runs", "scores", "curve"])
 def test_a_kill_leaves_the_store_as_it_was(bundle: Path, where: str, tmp_path: Path, table: str) -> None:
     program = (
         "import os, signal, sys\n"
