@@ -46,6 +46,7 @@ COSTS = {
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "RelativeValues": ("a vector for each distance: O(n d)", "O(h n² d)"),
     "LogitTransform": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),
+    "PiecewiseRotation": ("cosines and sines for each position, pair and region: O(n d)", "O(h n² d) for each region"),
     "QueryGain": ("a number for each query: O(n), or O(h n) if heads differ", "O(n h d)"),
     "SinkLogit": ("a number for each head: O(h)", "O(h n)"),
 }
@@ -149,7 +150,7 @@ class Entry:
             return "No position encoding"
         if forms <= {"QueryGain", "SinkLogit"}:
             return "Scale the logits, or change the softmax"
-        if forms <= {"Rotation", "QueryGain"}:
+        if forms <= {"Rotation", "QueryGain", "PiecewiseRotation"}:
             return "Rotate queries and keys"
         if forms <= {"ToeplitzBias", "PiecewiseLinearBias"} and not self.data["reads_content"]:
             return "Add a bias to the logits"

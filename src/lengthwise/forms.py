@@ -357,6 +357,19 @@ class SinkLogit:
     logit: Float[Tensor, "#h"]
 
 
+@dataclass(frozen=True)
+class PiecewiseRotation:
+    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as Self-Extend.
+
+    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1, i] and keys
+    [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own rotation gives alone.
+    """
+
+    rotations: tuple[Rotation, ...]
+    region: Callable[[Tensor, Tensor], Tensor]
+    bidirectional: bool = False
+
+
 def column(
     distance: Int[Tensor, "*n"], size: int, first: int = 0, distances: Int[Tensor, " n"] | None = None
 ) -> Int[Tensor, "*n"]:
@@ -388,12 +401,13 @@ class AttentionModifiers:
     logit_transform: LogitTransform | None = None
     gain: QueryGain | None = None
     sink: SinkLogit | None = None
+    product: PiecewiseRotation | None = None  # takes the place of `rotation`
     encoding: str | None = None  # the class name of the encoding, for messages
 
     @property
     def causal_forms(self) -> list[str]:
         """The names of the forms that are not defined for keys after the query."""
-        forms = [self.rotation, *self.terms, *self.values, self.logit_transform, self.gain]
+        forms = [self.rotation, *self.terms, *self.values, self.logit_transform, self.gain, self.product]
         return [type(form).__name__ for form in forms if form and not _is_bidirectional(form)]
 
     @property
@@ -409,10 +423,10 @@ class AttentionModifiers:
         return not self.causal_forms
 
 
-def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain) -> bool:
+def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain | PiecewiseRotation) -> bool:
     match form:
         case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0
-        case Rotation() | DenseBias() | LogitTransform() | QueryGain():
+        case Rotation() | DenseBias() | LogitTransform() | QueryGain() | PiecewiseRotation():
             return form.bidirectional
     return isinstance(form, KeyBias)

@@ -164,7 +164,7 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.Att
 
 
 def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
-    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain, few.sink)
+    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain, few.sink, few.product)
     return {
         "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
         "backends": {name: unsupported_reason(name, few, Span.of(min(data["length"], 2))) for name in BACKENDS},

@@ -18,6 +18,7 @@ from lengthwise.forms import (
     KeyBias,
     LogitTransform,
     PiecewiseLinearBias,
+    PiecewiseRotation,
     QueryGain,
     RelativeKeyBias,
     RelativeValues,
@@ -28,14 +29,14 @@ from lengthwise.span import Span
 
 ALL = {
     Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
-    RelativeValues, LogitTransform
+    RelativeValues, LogitTransform, PiecewiseRotation
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
     "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
     "blocked": ALL,
-    "sdpa": ALL - {RelativeValues, LogitTransform},
+    "sdpa": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
     "reference": ALL,
-    "flex": ALL - {RelativeValues, LogitTransform},
+    "flex": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
 }
 
 
@@ -59,7 +60,14 @@ def _refused_form(make: Any, backend: str) -> str | None:
     """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
     says of them; None: it has to serve."""
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
-    forms = [modifiers.logit_transform, *modifiers.values, *modifiers.terms, modifiers.rotation, modifiers.gain]
+    forms = [
+        modifiers.logit_transform,
+        *modifiers.values,
+        *modifiers.terms,
+        modifiers.rotation,
+        modifiers.gain,
+        modifiers.product,
+    ]
     if backend == "fused" and native.missing():
         return ""
     names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])

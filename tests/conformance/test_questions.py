@@ -35,7 +35,8 @@ REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_lengt
 WITHOUT = {
     "gradients": (
         "NoPE", "Sinusoidal", "RoPE", "PI", "NTKAware", "DynamicNTK", "PRoPE", "XPos", "LogN", "NTKByParts", "YaRN",
-        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling",
+        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling", "SelfExtend",
+        "ReRoPE", "DCA", "STRING",
     ),
     "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX", "LogN", "MistralLarge4", "Sinks"),
 }  # fmt: skip

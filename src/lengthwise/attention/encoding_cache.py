@@ -93,7 +93,7 @@ def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
 def _is_cacheable(modifiers: forms.AttentionModifiers) -> bool:
     """Whether there are forms, and all of them are indexed by distances or by the positions of queries and keys."""
     kinds = forms.ToeplitzBias, forms.PiecewiseLinearBias, forms.RelativeKeyBias, forms.KeyBias
-    if modifiers.logit_transform is not None or not all(isinstance(term, kinds) for term in modifiers.terms):
+    if modifiers.logit_transform or modifiers.product or not all(isinstance(term, kinds) for term in modifiers.terms):
         return False
     return bool(modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain)
 

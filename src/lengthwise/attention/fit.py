@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import AttentionModifiers
+from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.values import ConfigError
 
 _ANGLE_DTYPES = ("float32", "float64")  # lower precision or whole numbers would round the angle of a distant position
@@ -25,27 +25,29 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
     """
     if torch.compiler.is_compiling():
         return
-    _require_rotation(modifiers, mask, q)
+    product = modifiers.product
+    for rotation in (modifiers.rotation, *(product.rotations if product else ())):
+        _require_rotation(rotation, modifiers.encoding, mask, q)
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
     for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink):
         if form is not None:
             _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
 
 
-def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
-    if modifiers.rotation is None:
+def _require_rotation(rotation: Rotation | None, encoding: str | None, mask: Mask, q: Tensor) -> None:
+    if rotation is None:
         return
-    whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
+    whose = f" of {encoding}" if encoding else ""
     for side, tokens in (("q", mask.queries), ("k", mask.keys)):
-        angle = getattr(modifiers.rotation, f"angle_{side}")
-        gain = getattr(modifiers.rotation, f"gain_{side}")
+        angle = getattr(rotation, f"angle_{side}")
+        gain = getattr(rotation, f"gain_{side}")
         for what, value in (("angle", angle), ("gain", gain if isinstance(gain, Tensor) else None)):
             if value is not None:
                 _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device, _ANGLE_DTYPES)
         if angle is None:
             continue
         fits = angle.ndim == 4 and len(angle) in (1, len(q)) and angle.shape[2] == tokens
-        dims, polar = q.shape[3], modifiers.rotation.polar
+        dims, polar = q.shape[3], rotation.polar
         fits = fits and not q.shape[1] % angle.shape[1]
         if not fits or (angle.shape[3] != dims if polar else 2 * angle.shape[3] > dims):
             width = f"{dims} dimensions" if polar else f"at most {dims // 2} pairs of dimensions"

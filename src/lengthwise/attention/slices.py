@@ -38,6 +38,7 @@ def slice_modifiers(
             terms=tuple(_select_keys(terms[n], keys) for terms in split),
             rotation=_slice_rotation(modifiers.rotation, rows, keys),
             gain=_slice_gain(modifiers.gain, rows),
+            product=_slice_product(modifiers.product, rows, keys),
         )
         blocks.append((block_modifiers, Span(span.q[:, rows], span.k[:, keys], span.length, first=span.first)))
     return blocks
@@ -69,6 +70,13 @@ def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -
     angle_q, gain_q = _slice_angle(rotation.angle_q, rotation.gain_q, rows)
     angle_k, gain_k = _slice_angle(rotation.angle_k, rotation.gain_k, keys)
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
+
+
+def _slice_product(product: forms.PiecewiseRotation | None, rows: slice, keys: slice) -> forms.PiecewiseRotation | None:
+    if product is None:
+        return None
+    sliced = (_slice_rotation(rotation, rows, keys) for rotation in product.rotations)
+    return replace(product, rotations=tuple(rotation for rotation in sliced if rotation is not None))
 
 
 def _slice_angle(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:

@@ -72,6 +72,9 @@ def output(
             query, key, distance = torch.tensor([[ids[i]]]), torch.tensor([[ids[j]]]), ids[i] - ids[j]
             span = Span(query, key, length, length_q=lengths[:, i : i + 1], length_k=lengths[:, j : j + 1])
             modifiers_of[i, j] = modifiers = encoding.modifiers(span)
+            if modifiers.product:
+                rotation = modifiers.product.rotations[int(modifiers.product.region(query, key))]
+                modifiers = replace(modifiers, rotation=rotation, product=None)
             for rotation in rotations:
                 modifiers = replace(modifiers, rotation=_of_pair(rotation, heads, (b, i, j)))
             for h in range(heads):

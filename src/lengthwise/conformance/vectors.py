@@ -94,6 +94,7 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
     # are added to queries or keys, and for transforms that read q. Then v is split into parts of the width of q instead.
     fixed_width = (
         modifiers.rotation
+        or modifiers.product
         or modifiers.logit_transform
         or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
     )

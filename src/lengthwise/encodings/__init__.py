@@ -13,6 +13,7 @@ from lengthwise.encodings.base import DistanceBias, PositionEncoding, RotaryEnco
 from lengthwise.encodings.combined import Combined, combine
 from lengthwise.encodings.cope import CoPE
 from lengthwise.encodings.dape import DAPE
+from lengthwise.encodings.dca import DCA
 from lengthwise.encodings.dynamic_ntk import DynamicNTK
 from lengthwise.encodings.dynamic_yarn import DynamicYaRN
 from lengthwise.encodings.fire import FIRE
@@ -31,12 +32,15 @@ from lengthwise.encodings.p_rope import PRoPE
 from lengthwise.encodings.pi import PI
 from lengthwise.encodings.pope import PoPE
 from lengthwise.encodings.repo import RePo
+from lengthwise.encodings.rerope import ReRoPE
 from lengthwise.encodings.rope import RoPE
 from lengthwise.encodings.sandwich import Sandwich
 from lengthwise.encodings.selective_rope import SelectiveRoPE
+from lengthwise.encodings.self_extend import SelfExtend
 from lengthwise.encodings.shaw import Shaw
 from lengthwise.encodings.sinks import Sinks
 from lengthwise.encodings.sinusoidal import Sinusoidal
+from lengthwise.encodings.string import STRING
 from lengthwise.encodings.t5 import T5
 from lengthwise.encodings.temperatures.base import Temperature
 from lengthwise.encodings.temperatures.beam import Beam
@@ -67,6 +71,10 @@ ENCODINGS = Registry(
         DynamicYaRN,
         Llama3,
         LongRoPE,
+        SelfExtend,
+        ReRoPE,
+        DCA,
+        STRING,
         LeRoPE,
         PoPE,
         RePo,
@@ -99,9 +107,11 @@ ENCODINGS = Registry(
 
 __all__ = [
     "DAPE",
+    "DCA",
     "ENCODINGS",
     "FIRE",
     "PI",
+    "STRING",
     "T5",
     "ALiBi",
     "BandedBias",
@@ -131,11 +141,13 @@ __all__ = [
     "PoPE",
     "PositionEncoding",
     "RePo",
+    "ReRoPE",
     "RoPE",
     "RotaryEncoding",
     "SSMax",
     "Sandwich",
     "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinks",
     "Sinusoidal",

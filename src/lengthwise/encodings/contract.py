@@ -15,11 +15,26 @@ from torch.autograd import forward_ad
 
 from lengthwise.class_versions import wrong_return
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, RelativeValues, Rotation, SinkLogit, Term
+from lengthwise.forms import (
+    AttentionModifiers,
+    LogitTransform,
+    PiecewiseRotation,
+    QueryGain,
+    RelativeValues,
+    Rotation,
+    SinkLogit,
+    Term,
+)
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
-_FORMS = {"rotation": Rotation, "logit_transform": LogitTransform, "gain": QueryGain, "sink": SinkLogit}
+_FORMS = {
+    "rotation": Rotation,
+    "logit_transform": LogitTransform,
+    "gain": QueryGain,
+    "sink": SinkLogit,
+    "product": PiecewiseRotation,
+}
 _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
 
 

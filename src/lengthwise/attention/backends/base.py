@@ -74,6 +74,8 @@ def needs_rows(modifiers: AttentionModifiers, kernel: str) -> str | None:
     """Return why a kernel that never has whole rows of logits or weights cannot compute the modifiers, or None."""
     if modifiers.logit_transform:
         return f"LogitTransform needs whole rows of logits, which {kernel} never has"
+    if modifiers.product:
+        return f"{type(modifiers.product).__name__} needs several products of q and k, and {kernel} has one"
     if modifiers.values:
         return f"RelativeValues needs the weights, which {kernel} never has"
     return None

@@ -107,9 +107,10 @@ def logits(
     Rotated q and k are rounded to their own dtype, as in a cache of rotated keys.
     """
     compute = torch.promote_types(q.dtype, torch.float32)
-    rotation = modifiers.rotation
-    rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)
-    out = rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
+    if modifiers.product:
+        out = _piecewise(modifiers.product, q, k, span, scale)
+    else:
+        out = _rotated_product(modifiers.rotation, q, k, scale)
     gain = modifiers.gain.gain[..., None].to(compute) if modifiers.gain else None
     scales_terms = modifiers.gain is not None and modifiers.gain.scales_terms
     if gain is not None and not scales_terms:
@@ -128,6 +129,25 @@ def softmax(logits: Float[Tensor, "b h i j"], sink: forms.SinkLogit | None) -> F
         return logits.softmax(-1)
     column_of_sink = sink.logit.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
     return torch.cat([logits, column_of_sink], -1).softmax(-1)[..., :-1]
+
+
+def _rotated_product(
+    rotation: forms.Rotation | None, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float
+) -> Float[Tensor, "b h i j"]:
+    compute = torch.promote_types(q.dtype, torch.float32)
+    rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)
+    return rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
+
+
+def _piecewise(
+    product: forms.PiecewiseRotation, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
+) -> Float[Tensor, "b h i j"]:
+    """Return the product of each pair under the rotation of its region."""
+    region = product.region(span.q, span.k)[:, None]
+    out = _rotated_product(product.rotations[0], q, k, scale)
+    for n, rotation in enumerate(product.rotations[1:], 1):
+        out = torch.where(region == n, _rotated_product(rotation, q, k, scale), out)
+    return out
 
 
 def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:

@@ -27,7 +27,8 @@ MIN_CHANGE = 1e-3  # a product that depends on the distance changes by more than
 
 
 def rotary() -> list[type[PositionEncoding]]:
-    return [make for make in invariant() if issubclass(make, RotaryEncoding)]
+    rotary = (make for make in invariant() if issubclass(make, RotaryEncoding))
+    return [make for make in rotary if EncodingCase.of(make).modifiers().rotation is not None]
 
 
 @torch.no_grad()

@@ -38,9 +38,14 @@ def allowed(case: EncodingCase, shift: int) -> float:
     encoding = case.build()
     positions = torch.arange(COUNT)[None] ** 2 + shift
     modifiers = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1))
-    turn = modifiers.rotation
-    if turn is None:
+    if modifiers.product:  # the bound of the rotation with the largest one, for every pair
+        return max(_allowed(encoding, rotation) for rotation in modifiers.product.rotations)
+    if modifiers.rotation is None:
         return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
+    return _allowed(encoding, modifiers.rotation)
+
+
+def _allowed(encoding: PositionEncoding, turn: Rotation) -> float:
     q, k, v = Layer(encoding, "reference").qkv(numbers(54, 1, COUNT, HEADS * HEAD_DIM))
     q, k = turn.rotate_query(q), turn.rotate_key(k)
     angle = torch.as_tensor(turn.angle_q).abs()  # the same for queries and keys, which are the same tokens

@@ -50,7 +50,7 @@ def no_bias_reason(encoding: PositionEncoding) -> str | None:
         return None
     if modifiers.terms:
         return f"what {name} adds depends on the queries and keys"
-    if modifiers.rotation is not None:
+    if modifiers.rotation is not None or modifiers.product is not None:
         return f"{name} rotates queries and keys and adds no bias"
     if encoding.acts_on_embedding():
         return f"{name} adds vectors to the embeddings and no bias to the logits"

@@ -70,6 +70,7 @@ def no_split_reason(encoding: PositionEncoding, d_model: int) -> str | None:
         modifiers.logit_transform,
         modifiers.gain,
         modifiers.sink,
+        modifiers.product,
         *modifiers.terms,
         *modifiers.values,
     )

@@ -4,7 +4,8 @@ A block of queries has whole rows of logits, so the softmax is the ordinary one.
 backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
 (parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
 
-A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
+A `LogitTransform` may use tensors that only autograd can find, and a `PiecewiseRotation` has several products of q and k. So their
+blocks are computed by the reference with checkpointing.
 """
 
 from dataclasses import replace
@@ -53,6 +54,7 @@ class Blocked(Backend):
             or modifiers.values
             or modifiers.logit_transform
             or modifiers.sink
+            or modifiers.product
             or mask.window_hides_keys
             or large_mask
         )
@@ -72,8 +74,8 @@ def _outside_graphs(eager: Attend, q: Tensor, k: Tensor, v: Tensor, *, scale: fl
 def _attend(
     modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, *, scale: float
 ) -> Tensor:
-    if modifiers.logit_transform:
-        return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale)
+    if modifiers.logit_transform or modifiers.product:
+        return _checkpointed_attention(modifiers, span, mask, q, k, v, scale)
     make = Parts(span)
     terms = [make.term(term, q, k, scale) for term in modifiers.terms]
     values = [make.value(value) for value in modifiers.values]
@@ -90,12 +92,12 @@ def _attend(
     return BlockedAttention.apply(blocks, q, k, v, sink, *tensors)
 
 
-def _transformed_logits_attention(
+def _checkpointed_attention(
     modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> Float[Tensor, "b h i d"]:
-    """Return the reference's attention with a `LogitTransform`, block by block, with checkpointing."""
+    """Return the reference's attention, block by block, with checkpointing."""
     blocks = list(slices(mask, q.device))
-    attend = partial(_transformed_logits_block, mask, scale)
+    attend = partial(_checkpointed_block, mask, scale)
     checkpointed = partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
     run = checkpointed if torch.is_grad_enabled() else attend
     sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
@@ -103,9 +105,11 @@ def _transformed_logits_attention(
     return torch.cat(out, 2)
 
 
-def _transformed_logits_block(
+def _checkpointed_block(
     mask: Mask, scale: float, q: Tensor, k: Tensor, v: Tensor, modifiers: AttentionModifiers, span: Span, *at: slice
 ) -> Float[Tensor, "b h i d"]:
-    # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
-    modifiers = replace(modifiers, rotation=modifiers.rotation and replace(modifiers.rotation))
+    # Copies of rotations, because they cache their cosines and checkpointing needs both passes to compute them.
+    product = modifiers.product
+    product = product and replace(product, rotations=tuple(replace(rotation) for rotation in product.rotations))
+    modifiers = replace(modifiers, rotation=modifiers.rotation and replace(modifiers.rotation), product=product)
     return reference.attention(modifiers, q, k, v, span, mask.visible(q.device, *at)[:, None], scale)

@@ -1,0 +1,56 @@
+"""STRING: the largest distances of training are dropped, and well-trained ones take their place."""
+
+from typing import ClassVar, Unpack
+
+from jaxtyping import Int, Num
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.distance_map import DistanceMap, distance, require_within
+from lengthwise.encodings.rope import RoPEArguments
+from lengthwise.values import shown
+
+
+class STRING(DistanceMap):
+    """RoPE at the distance i - j below S, and at i - j - S + W from there on, S = `shift`, W = `local`.
+
+    i and j are the positions of query and key. S is by default 0.33 of the training length L, rounded down, and W is 128, but at
+    most S / 2. It needs no training. Pairs closer than S have the product of RoPE to the last bit. Few pairs of tokens of a text
+    are nearly L apart, so large distances are hardly trained; those from L - S + W to L - 1 are not used within L tokens.
+
+    Beyond the training length: up to L + S - W tokens, no distance is larger than in training.
+
+    Source: An et al. 2024, "Why Does the Effective Context Length of LLMs Fall Short?".
+    Code: HKUNLP/STRING, string_for_llama.py (`shifted_offset` and `small_local_value`).
+    Differs: the code adds up two softmaxes that both contain the key at distance S, so this key counts twice there.
+
+    >>> string = STRING(head_dim=2, train_length=12, shift=4, local=2)
+    >>> i, j = torch.tensor([[11]]), torch.tensor([[8, 7, 6, 0]])         # distances 3, 4, 5 and 11
+    >>> positions = string.mapped(i)[1][0] - string.mapped(j)[1][1]
+    >>> torch.where(string.region(i, j)[0] == 0, i - j, positions)
+    tensor([[3, 2, 3, 9]])
+    """
+
+    alternatives: ClassVar[dict[str, tuple[int, ...]]] = {"shift": (2, 8), "local": (0, 1)}
+
+    def __init__(
+        self,
+        *,
+        train_length: int,
+        shift: int | None = None,
+        local: int | None = None,
+        **rope: Unpack[RoPEArguments],
+    ):
+        super().__init__(**rope)
+        shift = max(1, train_length * 33 // 100) if shift is None else shift
+        require_within("STRING", train_length, shift=shift)
+        local = min(128, shift // 2) if local is None else local
+        if type(local) is not int or not 0 <= local <= shift:
+            raise ConfigError(f"STRING: local must be a whole number from 0 to shift, {shift}, got {shown(local)}")
+        self.shift, self.local = shift, local
+
+    def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
+        return (positions, positions), (positions + (self.local - self.shift), positions)
+
+    def region(self, q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Int[Tensor, "b i j"]:
+        return (distance(q, k) >= self.shift).long()
