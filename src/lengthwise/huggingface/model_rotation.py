@@ -67,7 +67,7 @@ def can_rotate(model_type: str, original: nn.Module, encoding: PositionEncoding)
     frequencies = getattr(original, "inv_freq", None)
     if model_type not in ROTATING_TYPES or not isinstance(frequencies, Tensor):
         return False
-    if encoding.depends_on_length():
+    if encoding.depends_on_length() or encoding.reads_content():
         return False
     modifiers = example_modifiers(encoding, frequencies.device)
     rotation = modifiers.rotation
