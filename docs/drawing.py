@@ -362,7 +362,9 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 def _transformed(data: Data) -> list[Panel]:
     last = LENGTH - 1
     pairs = zip(data["logits_before"], data["logits_after"], strict=True)
-    change = [[b - a for a, b in zip(x[last][::-1], y[last][::-1], strict=True)] for x, y in pairs]
+    change = [
+        [None if b is None else b - a for a, b in zip(x[last][::-1], y[last][::-1], strict=True)] for x, y in pairs
+    ]
     what = f"the change of the logits of query {last}, for q and k from N(0, 1)"
     return [panel("change of the logits", what, _heads(change), "distance", "nats")]
 

@@ -327,7 +327,7 @@ class RelativeValues:
 
 @dataclass(frozen=True)
 class LogitTransform:
-    """Replace the logits by `function(logits, q, visible, scale, span)`, for CoPE and DAPE.
+    """Replace the logits by `function(logits, q, visible, scale, span)`, for CoPE, DAPE and stick-breaking attention.
 
     Shapes: logits [b, h, i, j], q [b, h, i, d], visible [b|1, 1, i, j]. The logits include scale and terms and are not masked
     yet. A call may hold only some of the queries, with their span and every key that is visible to one of them. So the
@@ -336,6 +336,9 @@ class LogitTransform:
 
     function: Callable[[Tensor, Tensor, Tensor, float, Span], Tensor]
     bidirectional: bool = False
+    softmax: bool = (
+        True  # False: the result is the logarithms of the weights, which need not sum to 1; there is no softmax
+    )
 
 
 @dataclass(frozen=True)

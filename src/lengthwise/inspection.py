@@ -68,6 +68,7 @@ def inspect(
       The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is the
       product of k with `key_vectors`. `value_vectors` are added to the values.
     - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, with q and k from N(0, 1) and `seed`.
+      Without a softmax, `logits_after` has the logarithms of the weights, and None for weights of 0.
 
     Raise `ConfigError` for sizes that are out of range and for results that would be too large.
     """
@@ -342,6 +343,8 @@ def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionMod
         reference.logits(version, q, k, span, visible, scale)[0]
         for version in (replace(modifiers, logit_transform=None), modifiers)
     )
+    # The weight of a key is 0 if its logarithm is below that of any float64.
+    after = after if few.logit_transform.softmax else after.masked_fill(after < -1e4, math.nan)
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 
 

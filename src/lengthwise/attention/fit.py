@@ -25,6 +25,10 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
     """
     if torch.compiler.is_compiling():
         return
+    if modifiers.sink and modifiers.logit_transform and not modifiers.logit_transform.softmax:
+        raise ConfigError(
+            f"{modifiers.encoding or 'LogitTransform'} has no softmax, to which a sink could be added; omit the sinks"
+        )
     product = modifiers.product
     for rotation in (modifiers.rotation, *(product.rotations if product else ())):
         _require_rotation(rotation, modifiers.encoding, mask, q)

@@ -87,7 +87,8 @@ def output(
             logits = transform.function(all_logits, q[b : b + 1], visible[b : b + 1, None], scale, row)[0].tolist()
         for h, i in product(range(heads), range(count)):
             keys = [j for j in range(count) if visible[b, i, j]]
-            row_max = max(logits[h][i][j] for j in keys)
+            normalized = transform is None or transform.softmax
+            row_max = max(logits[h][i][j] for j in keys) if normalized else 0.0
             weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
             values = [v[b, h // groups, j] for j in keys]
             sink = modifiers_of[i, keys[0]].sink
@@ -99,7 +100,7 @@ def output(
                     values[n] = values[n] + _entry(form.table, h, ids[i] - ids[j] - form.first)
             for d in range(width):
                 total = math.fsum(weight * float(value[d]) for weight, value in zip(weights, values, strict=True))
-                out[b, h, i, d] = total / math.fsum([*weights, *sink_weight])
+                out[b, h, i, d] = total / math.fsum([*weights, *sink_weight]) if normalized else total
     return out
 
 

@@ -109,7 +109,7 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
     )
     actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_parts], -1)
     hidden = expected.isnan()
-    weights = expected.masked_fill(hidden, float("-inf")).softmax(-1)
+    weights = reference.weights_of(modifiers, expected.masked_fill(hidden, float("-inf"))[None])[0]
     # An absolute error of a logit is a relative error of the weight. Only the reference evaluates functions exactly.
     error = case["atol"] + case["rtol"] * float(expected[~hidden].abs().max())
     error = 2 * (error if backend == "reference" else error + case.get("approximation", 0.0))

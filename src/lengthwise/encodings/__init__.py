@@ -40,6 +40,7 @@ from lengthwise.encodings.self_extend import SelfExtend
 from lengthwise.encodings.shaw import Shaw
 from lengthwise.encodings.sinks import Sinks
 from lengthwise.encodings.sinusoidal import Sinusoidal
+from lengthwise.encodings.stick_breaking import StickBreaking
 from lengthwise.encodings.string import STRING
 from lengthwise.encodings.t5 import T5
 from lengthwise.encodings.temperatures.base import Temperature
@@ -90,6 +91,7 @@ ENCODINGS = Registry(
         CoPE,
         DAPE,
         FoX,
+        StickBreaking,
         BandedBias,
         GrapeAP,
         LogN,
@@ -151,6 +153,7 @@ __all__ = [
     "Shaw",
     "Sinks",
     "Sinusoidal",
+    "StickBreaking",
     "Temperature",
     "TransformerXL",
     "XPos",

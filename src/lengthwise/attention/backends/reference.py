@@ -53,7 +53,7 @@ class Reference(Backend):
             for (rows, keys), (modifiers, span) in blocks:
                 visible = mask.visible(device, rows, keys)[:, None]
                 block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
-                weights = softmax(block_logits.masked_fill(~visible, -math.inf), modifiers.sink)
+                weights = weights_of(modifiers, block_logits.masked_fill(~visible, -math.inf))
                 weights = weights.to(forms.table_dtype(device))
                 column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
                 query_rank = rank[:, mask.keys - mask.queries :][:, rows, None]
@@ -84,7 +84,7 @@ def attention(
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
     """Return the attention output. q, k and v have the same number of heads and the compute dtype."""
-    weights = softmax(logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf), modifiers.sink)
+    weights = weights_of(modifiers, logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf))
     out = weights @ v
     for value in modifiers.values:
         # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
@@ -121,6 +121,13 @@ def logits(
     if gain is not None and scales_terms:
         out = out * gain
     return modifiers.logit_transform.function(out, q, visible, scale, span) if modifiers.logit_transform else out
+
+
+def weights_of(modifiers: forms.AttentionModifiers, logits: Float[Tensor, "b h i j"]) -> Float[Tensor, "b h i j"]:
+    """Return the weights of the keys, from logits that are -inf for hidden keys."""
+    if modifiers.logit_transform and not modifiers.logit_transform.softmax:
+        return logits.exp()
+    return softmax(logits, modifiers.sink)
 
 
 def softmax(logits: Float[Tensor, "b h i j"], sink: forms.SinkLogit | None) -> Float[Tensor, "b h i j"]:

@@ -205,7 +205,9 @@ def _key_vectors(data: Data, key: str) -> list["RenderableType"]:
 def _transformed_logits(data: Data, key: str) -> list["RenderableType"]:
     n = data["length"]
     before, after = ([head[n - 1][::-1] for head in data[name]] for name in ("logits_before", "logits_after"))
-    change = [[b - a for a, b in zip(x, y, strict=True)] for x, y in zip(before, after, strict=True)]
+    change = [
+        [None if b is None else b - a for a, b in zip(x, y, strict=True)] for x, y in zip(before, after, strict=True)
+    ]
     return [
         *note_lines([f"q and k drawn from N(0, 1) with seed {data['seed']}; query {n - 1:,}, by distance"]),
         *draw_curves("logits before", before, "head"),

@@ -16,7 +16,9 @@ STRIP = 40  # columns of a curve
 ROWS = 16  # maximal heads, pairs or dimensions shown; of more, evenly spaced ones are shown
 
 
-def draw_curves(title: str, curves: Sequence[Sequence[float]], row_name: str, first: int = 0) -> list["RenderableType"]:
+def draw_curves(
+    title: str, curves: Sequence[Sequence[float | None]], row_name: str, first: int = 0
+) -> list["RenderableType"]:
     """Return a row for each curve: its first and last value, and a strip of bars with the same scale for all."""
     n = len(curves[0])
     step = -1 if first == -1 else 1
