@@ -46,7 +46,12 @@ def tokens() -> torch.Tensor:
     return torch.randint(0, 40, (2, 17), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", MODELS)
+SAVED_QUICKLY = ("mamba", "tied", "grouped", "Learned", "FIRE", "Shaw", "FoX", "PoPE", "SelectiveRoPE")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SAVED_QUICKLY else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+)
 def test_every_model_is_saved_and_generates(name: str, tmp_path: Path) -> None:
     """With a cache and without it, with padding on the left, greedily and with beams, also past the training length."""
     model, x = model_named(name), tokens()

@@ -53,7 +53,27 @@ def settings_of(encoding: Any) -> dict[str, Any]:
     return {"max_length": 64} if encoding is Learned else {}
 
 
-@pytest.mark.parametrize("encoding", list(ENCODINGS), ids=lambda make: make.__name__)
+SEEN_QUICKLY = (
+    "Learned",
+    "RoPE",
+    "DynamicNTK",
+    "T5",
+    "FIRE",
+    "TransformerXL",
+    "CoPE",
+    "FoX",
+    "SelectiveRoPE",
+    "PoPE",
+    "Sinks",
+    "DCA",
+)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [make if make.__name__ in SEEN_QUICKLY else pytest.param(make, marks=pytest.mark.slow) for make in ENCODINGS],
+    ids=lambda make: make.__name__,
+)
 def test_every_encoding_sees_the_same_tokens_however_they_are_given(encoding: Any) -> None:
     """Packed documents equal each alone, padding changes nothing, and steps with a cache equal one forward pass."""
     model = use(model_of("llama"), choose(encoding, **settings_of(encoding)))
