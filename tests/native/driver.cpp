@@ -3,8 +3,8 @@
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
 // Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
-// and any of: a table, pieces (one to thousands), rows, rotations, positions, documents, a window, causal or not; in some a number
-// that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
+// and any of: a table, pieces (one to thousands), rows, rotations, a sink, positions, documents, a window, causal or not; in some a
+// number that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
 // backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
 // Around every tensor, between the rows of the results and between the buffers of the kernel's own memory lie bytes that
@@ -34,7 +34,7 @@
 #include "convert.h"
 #include "params.h"
 
-static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let random_case choose the new ones");
+static_assert(sizeof(Call) == 90 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LENGTHWISE_ASAN 1
@@ -53,7 +53,7 @@ static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let ra
 namespace {
 
 const double ROUNDINGS = 8;
-const double ROWS = 0.3, TURNS = 0.3;  // how often there are rows, and rotations
+const double ROWS = 0.3, TURNS = 0.3, SINKS = 0.3;  // how often there are rows, rotations, and sinks
 const unsigned char GUARD = 0xA5, UNWRITTEN = 0xFB;  // UNWRITTEN is a number of -1e4 and less in every dtype
 const size_t MARGIN = 64;
 
@@ -259,7 +259,10 @@ struct Case {
   Call call = {};
   bool large = false, is_not_finite = false;
   std::vector<i64> position_q, position_k, documents, edges, rank;
-  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows, turn_q, turn_k;
+  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows, turn_q, turn_k, sink;
+  std::vector<Tensor*> inputs() {
+    return {&q, &k, &v, &grad, &table, &slope, &intercept, &knots, &u, &w, &rows, &turn_q, &turn_k, &sink};
+  }
   std::string says;
 };
 Case* current = nullptr;
@@ -439,6 +442,10 @@ void random_case(uint64_t seed, Case& c) {
     if (sides) c.turn_q = turns("turn_q", i, call.cos_sin_q_stride);
     if (sides != 1) c.turn_k = turns("turn_k", j, call.cos_sin_k_stride);
   }
+  if (random.often(SINKS)) {
+    const double spread = random.of<double>({1, 1, 10});
+    c.sink = row("sink", 1, h, [&](i64) { return spread * random.normal(); }, wide);
+  }
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.position_k = some_positions(random, own ? b : 1, j, kind);
@@ -460,15 +467,16 @@ void random_case(uint64_t seed, Case& c) {
   char text[600];
   snprintf(text, sizeof text,
            "batch %lld heads %lld/%lld queries %lld keys %lld dim %lld dtype %lld causal %lld window %lld table %lld+%lld "
-           "pieces %lld u %lld rows %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s",
+           "pieces %lld u %lld rows %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s%s",
            (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
            (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.table_first,
            (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.rows_first,
            (long long)call.rows_size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
-           call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
+           call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.sink ? " sink" : "",
+           c.is_not_finite ? " not finite" : "",
            c.large ? " large" : "");
   c.says = text;
-  for (Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows, &c.turn_q, &c.turn_k})
+  for (Tensor* t : c.inputs())
     if (*t) t->before.assign(t->buffer->base, t->buffer->base + t->buffer->total);
   call.q = c.q.view();
   call.k = c.k.view();
@@ -483,6 +491,7 @@ void random_case(uint64_t seed, Case& c) {
   call.rows = start(c.rows);
   call.cos_sin_q = start(c.turn_q);
   call.cos_sin_k = start(c.turn_k);
+  call.sink = start(c.sink);
   call.position_q = c.position_q.empty() ? nullptr : c.position_q.data();
   call.position_k = c.position_k.empty() ? nullptr : c.position_k.data();
   call.documents = c.documents.empty() ? nullptr : c.documents.data();
@@ -504,9 +513,9 @@ void random_case(uint64_t seed, Case& c) {
 // ---- what the kernel gives ---------------------------------------------------------------------------------------
 
 struct Results {
-  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows, statistics;
+  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows, dsink, statistics;
   std::vector<Tensor*> all() {
-    return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows, &statistics};
+    return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows, &dsink, &statistics};
   }
 };
 
@@ -530,12 +539,13 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
     r->dw = make(random, "dw", FLOAT64, 1, 1, call.query_scale_batch, i, true, true);
   }
   if (c.rows && random.often(0.8)) r->drows = make(random, "drows", wide, b, call.heads, i, call.rows_size, true, true);
+  if (c.sink && random.often(0.8)) r->dsink = make(random, "dsink", FLOAT64, 1, 1, b, call.heads, true, true);
   r->statistics = make(random, "statistics", FLOAT64, b, call.heads, i, call.edges_size + 4, true, true);
   return r;
 }
 
-void check_untouched(const Case& c, Results& results) {
-  for (const Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows, &c.turn_q, &c.turn_k})
+void check_untouched(Case& c, Results& results) {
+  for (const Tensor* t : c.inputs())
     if (*t && !std::equal(t->before.begin(), t->before.end(), t->buffer->base))
       fail(t->name + " was changed, or bytes beside it");
   for (Tensor* t : results.all()) {
@@ -574,6 +584,8 @@ void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
   call.grad_feature = start(r.du);
   call.grad_query_scale = start(r.dw);
   call.grad_rows = start(r.drows);
+  call.grad_sink = (double*)start(r.dsink);
+  if (r.dsink) fill(r.dsink, [](i64) { return 0; });  // the kernel adds to it
   const std::vector<char> out(r.out.buffer->base, r.out.buffer->base + r.out.buffer->total);
   const std::vector<char> lse(r.lse.buffer->base, r.lse.buffer->base + r.lse.buffer->total);
   if (lengthwise_attention(&call)) fail("backward has no memory");
@@ -668,7 +680,7 @@ void check_numbers(const Case& c, Results& r) {
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
   Sums dtable(call.table_heads * call.table_size), dslope(call.segment_heads * call.segments), dintercept(dslope);
   Sums du(call.feature_size), dw(call.query_scale_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
-  Sums statistics(B * H * I * (call.edges_size + 4));
+  Sums dsink(B * H), statistics(B * H * I * (call.edges_size + 4));
   std::vector<double> logit((size_t)J), weight((size_t)J), g((size_t)D), o((size_t)D), v((size_t)(J * D));
   std::vector<Turned> k((size_t)J, Turned(D));
   Turned q(D);
@@ -748,10 +760,13 @@ void check_numbers(const Case& c, Results& r) {
           largest = std::max(largest, dot);
           most = std::max(most, size);
         }
+        const double sink = c.sink ? c.sink.flat(h) : -INFINITY;
+        largest = std::max(largest, sink);
+        if (c.sink) most = std::max(most, fabs(sink));
         bad |= !std::isfinite(largest);
         const double off = ROUNDINGS * unit * (4 + sqrt((double)J) / 4 + most);
         const i64 line = (b * H + h) * I + i;
-        double total = 0;
+        double total = c.sink ? exp(sink - largest) : 0;
         for (i64 j = 0; j < J; j++) total += seen[(size_t)j] ? weight[(size_t)j] = exp(logit[(size_t)j] - largest) : 0;
         for (i64 j = 0; j < J; j++) {
           if (!seen[(size_t)j]) continue;
@@ -795,6 +810,12 @@ void check_numbers(const Case& c, Results& r) {
         }
         const double given = r.lse.flat(line);
         const bool spoils = bad || bad_grad;
+        if (c.sink) {
+          const double p = exp(sink - given);
+          double delta = 0;
+          for (i64 d = 0; d < D; d++) delta += g[(size_t)d] * o[(size_t)d];
+          dsink.add(b * H + h, -p * delta, off * gout * p, spoils);
+        }
         double dw_i = 0, dw_off = 0;
         for (i64 j = 0; j < J; j++) {
           if (!seen[(size_t)j]) continue;
@@ -834,7 +855,8 @@ void check_numbers(const Case& c, Results& r) {
   const std::pair<Tensor*, Sums*> both[] = {{&r.out, &out},       {&r.lse, &lse},     {&r.dq, &dq},
                                             {&r.dk, &dk},         {&r.dv, &dv},       {&r.dtable, &dtable},
                                             {&r.dslope, &dslope}, {&r.du, &du},       {&r.dintercept, &dintercept},
-                                            {&r.dw, &dw},         {&r.drows, &drows}, {&r.statistics, &statistics}};
+                                            {&r.dw, &dw},         {&r.drows, &drows}, {&r.dsink, &dsink},
+                                            {&r.statistics, &statistics}};
   for (auto& one : both)
     if (*one.first) compare(*one.first, *one.second);
 }
@@ -903,7 +925,7 @@ int main(int count, char** words) {
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,
          (long long)threaded);
-  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows", "statistics"})
+  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows", "dsink", "statistics"})
     report(name);
   printf("%lld networks (%lld with numbers that are not finite) of %lld pieces, memory refused %lld times\n",
          (long long)networks, (long long)networks_not_finite, (long long)straight_pieces, (long long)refusals);

@@ -1,7 +1,8 @@
 // Statistics of the attention weights in place of the output: for each query the weight in each bin of distances, the entropy,
 // and the weight on the first and on the last keys of its document.
 //
-// The weight of a sink is in the denominator only. As in the online softmax, weights are relative to row_max and not divided by their sum. The sum of the bins is that sum.
+// As in the online softmax, weights are relative to row_max and not divided by their sum. The sum of the bins is that sum, apart from
+// the weight of a sink, which is in the denominator only.
 #pragma once
 
 #include "softmax.h"
