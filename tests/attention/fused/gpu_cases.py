@@ -10,7 +10,7 @@ from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
-from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, SinkLogit, ToeplitzBias
 from lengthwise.span import Span
 
 WIDE = torch.float64
@@ -19,7 +19,7 @@ WIDE = torch.float64
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
-    crooked (u in no order), rows, wide (rows as long as the distances), shared (one head for all)."""
+    crooked (u in no order), rows, wide (rows as long as the distances), sink, shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1
@@ -84,6 +84,8 @@ class Case:
         if "rows" in self.kind:
             r, first = (n, 0) if "wide" in self.kind else (11, -2)
             found |= {"rows": torch.randn(self.batch, h, self.queries, r), "rows_first": first}
+        if "sink" in self.kind:
+            found |= {"sink": torch.randn(self.heads[0])}
         return {k: x.float().to(self.device) if isinstance(x, Tensor) else x for k, x in found.items()}
 
     def ours(self) -> list[Tensor]:
@@ -93,9 +95,9 @@ class Case:
         places = (None, None) if self.positions is None else (span.q, span.k)
         numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
         rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
-        arguments = Arguments.unflatten(rest)
+        arguments = Arguments.unflatten(rest)._replace(sink=bias.get("sink"))
         out, lse = gpu.forward(q, k, v, arguments)
-        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows")))
+        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink")))
         gradients = gpu.backward(grad, q, k, v, out, lse, arguments, asked)
         self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
         return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
@@ -117,16 +119,19 @@ class Case:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
             terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), bidirectional=True))
-        modifiers, scale = AttentionModifiers(terms=tuple(terms)), self.scale or self.dim**-0.5
+        sink = SinkLogit(bias["sink"]) if "sink" in bias else None
+        modifiers, scale = AttentionModifiers(terms=tuple(terms), sink=sink), self.scale or self.dim**-0.5
         out = BACKENDS["reference"].prepare(modifiers, span, mask)(*qkv, scale=scale)
         visible = mask.visible(span.q.device)[:, None]
         k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)
         logits = reference.logits(modifiers, qkv[0], k, span, visible, scale).masked_fill(~visible, -torch.inf)
+        if sink is not None:
+            logits = torch.cat([logits, sink.logit[:, None, None].expand(*logits.shape[:-1], 1)], -1)
         return [out, logits.logsumexp(-1), *torch.autograd.grad(out, leaves, grad)]
 
 
 NAMES = ("table", "first", "slope", "intercept", "knots", "distance_feature", "query_scale", "rows", "rows_first")
-LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows")
+LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink")
 
 
 def errors(case: Case) -> dict[str, float]:

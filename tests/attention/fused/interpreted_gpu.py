@@ -53,7 +53,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-KINDS = ["none", "table", "one", "pieces short", "many", "crooked pieces", "wide rows shared"]
+KINDS = ["none", "sink", "table sink", "table", "one", "pieces short", "many", "crooked pieces", "wide rows shared"]
 
 
 # The others are quick with every mask.
