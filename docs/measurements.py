@@ -535,6 +535,24 @@ def _coverage_rows(found: dict[str, dict[str, dict[str, dict[str, float]]]]) -> 
     return rows
 
 
+@table("large_store")
+def large_store(figures: dict[str, Any]) -> Rows:
+    names = {
+        "list runs, s": "`lengthwise list runs`, seconds",
+        "report, s": "`lengthwise report`, seconds",
+        "page, MB": "size of the page, MB",
+        "first paint, s": "first paint of the page in Chromium, seconds",
+        "export to Parquet, s": "`lengthwise export scores` to Parquet, seconds",
+    }
+    return [["measurement", "value"], *([text, f"{figures[name]:.2f}"] for name, text in names.items())]
+
+
+@table("serve")
+def serve(figures: dict[str, Any]) -> Rows:
+    rows = [["page", "median (ms)", "maximum (ms)"]]
+    return rows + [[a["address"], f"{a['median, ms']:.0f}", f"{a['maximum, ms']:.0f}"] for a in figures["answers"]]
+
+
 @table("startup")
 def startup(figures: dict[str, Any]) -> Rows:
     rows = [["command", "seconds (range)"]]

@@ -74,7 +74,8 @@ def fill(
         store.add_curve(row.key, points, worker=row.worker)
         store.add_probe(row.key, {"probe": "own probe", "length": 8}, {"value": 0.5 + run["seed"]}, {"device": "cpu"})
         store.heartbeat(row.key, str(row.worker), 20, 20)
-        store.finish(row.key, str(row.worker), {"seconds": 1.5, "versions": {"torch": "2.13"}})
+        cost = {"seconds": 1.5, "peak_memory": 300_000_000, "backend": "fused"}
+        store.finish(row.key, str(row.worker), cost | {"versions": {"torch": "2.13"}})
     return runs
 
 

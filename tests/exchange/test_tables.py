@@ -36,6 +36,7 @@ def test_one_row_for_each_run_and_question(store: Store, made: Fill) -> None:
     assert last["standard_error"] == pytest.approx(math.sqrt(last["mean"] * (1 - last["mean"]) / 256))
     assert (last["label"], last["encoding"], last["seed"], last["n"]) == ("FIRE(hidden_layers=1)", "FIRE", 2, 256)
     assert last["out_of_distribution"] is True
+    assert (last["training_seconds"], last["peak_memory_mb"], last["backend"]) == (1.5, 300, "fused")
     assert json.loads(last["settings"]) == {"hidden_layers": 1}
     assert json.loads(last["task_settings"]) == {"symbols": 4}
     assert json.loads(last["question"]) == {"examples": 256, "seed": 0}
@@ -105,7 +106,7 @@ def test_curves(store: Store, made: Fill) -> None:
 def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:
     made(store)
     frame = lengthwise.results("made", results=results)
-    assert frame.shape == (18, 20)
+    assert frame.shape == (18, 23)
     by_label = frame[frame.length == 32].groupby("label")["mean"].mean()
     assert by_label["FIRE(hidden_layers=1)"] == pytest.approx(0.80)
     assert frame.dtypes["mean"] == "float64"

@@ -31,12 +31,15 @@ def points(*losses: float, rate: float = 1e-3) -> list[CurveRow]:
 @pytest.fixture
 def studied(make_row: Make, make_score: Make, make_study: Make) -> Findings:
     """FIRE with two seeds, the second of them cut short, and a run of NoPE with strange facts."""
-    facts = {"seconds": 60.0, "parameters": 800, "backend": "fused"}
+    facts = {"seconds": 60.0, "peak_memory": 400_000_000, "parameters": 800, "backend": "fused"}
     runs = [
         make_row(key="a" * 16, seed=0, facts=facts),
-        make_row(key="b" * 16, seed=1, facts=facts | {"seconds": 64.0, "backend": "sdpa"}),
+        make_row(key="b" * 16, seed=1, facts=facts | {"seconds": 64.0, "peak_memory": 440_000_000, "backend": "sdpa"}),
         make_row(
-            key="c" * 16, label="NoPE", encoding="NoPE", facts={"seconds": "long", "parameters": True, "backend": 3}
+            key="c" * 16,
+            label="NoPE",
+            encoding="NoPE",
+            facts={"seconds": "long", "peak_memory": 1.5, "parameters": True, "backend": 3},
         ),
         make_row(key="d" * 16, label="RoPE", encoding="RoPE"),
     ]
@@ -84,10 +87,11 @@ def test_the_charts_and_the_table(studied: Findings) -> None:
     assert cells[0] == [
         ("0.600", f"±\xa0{loss:.3f}"),
         ("62.000", f"±\xa0{seconds:.3f}"),
+        ("420", f"±\xa0{10 * seconds:.0f}"),
         ("800", ""),
         ("fused or sdpa", ""),
     ]
-    assert [mean for mean, _ in cells[1]] == ["2.000", "–", "–", "–"]
+    assert [mean for mean, _ in cells[1]] == ["2.000", "–", "–", "–", "–"]
 
 
 def test_the_page_has_them(studied: Findings) -> None:

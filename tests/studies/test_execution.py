@@ -65,7 +65,9 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
             assert (row.status, row.step, row.steps, row.claims, row.worker) == ("done", 12, 12, 1, None)
             assert [score.length for score in store.scores([row.key])] == [4, 8]
             assert store.curve(row.key)[-1].step == 12
-            assert {"parameters", "seconds", "loop_overhead", "backend", "device", "threads"} <= set(row.facts)
+            assert {"parameters", "seconds", "peak_memory", "loop_overhead", "backend", "device", "threads"} <= set(
+                row.facts
+            )
             assert set(row.facts["versions"]) == {"lengthwise", "torch", "numpy"}
             assert row.facts["threads"] == 1
             assert row.facts["matmul_library"] == matmul_library()

@@ -162,7 +162,8 @@ def test_strange_tensors_of_a_checkpoint(tmp_path: Path, what: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [None, "", "null", "[]", "{}", '{"curve": [], "seconds": 1, "parameters": 1, "backend": 3, "loop_overhead": 0}',
-     '{"curve": [{"step": "x"}], "seconds": 1, "parameters": 1, "backend": "", "loop_overhead": 0}'],
+     '{"curve": [{"step": "x"}], "seconds": 1, "parameters": 1, "backend": "", "loop_overhead": 0}',
+     '{"curve": [], "seconds": 1, "parameters": 1, "backend": "", "loop_overhead": 0, "tracked": {}, "peak_memory": "1"}'],
 )  # fmt: skip
 def test_strange_facts_of_weights(tmp_path: Path, text: str | None) -> None:
     train(RUN, tmp_path)

@@ -15,7 +15,8 @@ MOST_POINTS, ALL_POINTS = 60, 40_000  # of one curve, and of all curves of a pag
 class TrainingCurve:
     """The training of one run. `losses`: in nats per scored token, NaN where none was measured. Each has as many as `steps`.
 
-    `seconds`: of the training (NaN: not finished). `parameters` and `backend`: of the model and of its attention, if known.
+    `seconds`: of the training (NaN: not finished). `memory`: the peak of the training in MB (NaN: not measured). `parameters` and
+    `backend`: of the model and of its attention, if known.
     """
 
     key: str
@@ -24,6 +25,7 @@ class TrainingCurve:
     losses: tuple[float, ...]
     learning_rates: tuple[float, ...]
     seconds: float
+    memory: float
     parameters: int | None
     backend: str | None
 
@@ -52,15 +54,26 @@ def training_curves(
                 steps=tuple(point.step for point in points),
                 losses=tuple(point.loss for point in points),
                 learning_rates=tuple(point.learning_rate for point in points),
-                seconds=float(_fact(run, "seconds", (int, float)) or math.nan),
-                parameters=_fact(run, "parameters", (int,)),
-                backend=_fact(run, "backend", (str,)),
+                seconds=training_seconds(run),
+                memory=peak_megabytes(run),
+                parameters=fact(run, "parameters", (int,)),
+                backend=fact(run, "backend", (str,)),
             )
             found.setdefault(labels[run.key], []).append(curve)
     return {label: tuple(curves) for label, curves in found.items()}
 
 
-def _fact(run: "RunRow", name: str, types: tuple[type, ...]) -> Any:
+def training_seconds(run: "RunRow") -> float:
+    """Return the time of the training, and NaN if it is not known."""
+    return float(fact(run, "seconds", (int, float)) or math.nan)
+
+
+def peak_megabytes(run: "RunRow") -> float:
+    """Return the peak memory of the training in MB, and NaN if it was not measured."""
+    return (fact(run, "peak_memory", (int,)) or math.nan) / 1e6
+
+
+def fact(run: "RunRow", name: str, types: tuple[type, ...]) -> Any:
     """Return a fact of a run, and None if it has none of these types: the database may be anybody's."""
     value = (run.facts or {}).get(name)
     return value if isinstance(value, types) and not isinstance(value, bool) else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.gather import possible_scores
 from lengthwise.analysis.kinds import kind_of, trained_lengths
+from lengthwise.analysis.training_curves import fact, peak_megabytes, training_seconds
 from lengthwise.store import CurveRow
 from lengthwise.values import ConfigError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 Columns = dict[str, list[Any]]
 
-# Columns by name, with the type of their cells. Every cell may be None, except for those of the run.
+# Columns by name, with the type of their cells. Every cell of a score or a point may be None.
 OF_RUN = {
     "study": str,
     "key": str,
@@ -26,6 +27,9 @@ OF_RUN = {
     "task_settings": str,
     "seed": int,
     "train_length": int,
+    "training_seconds": float,
+    "peak_memory_mb": float,
+    "backend": str,
 }
 OF_SCORE = {
     "length": int,
@@ -112,8 +116,10 @@ def _empty(names: Iterable[str]) -> Columns:
 
 def _add_run(columns: Columns, study: str, run: "RunRow", count: int) -> None:
     """Add the cells of a run to the next `count` rows."""
-    cells = {"study": study, "settings": _settings(run.config.get("encoding"))}
+    cells: dict[str, Any] = {"study": study, "settings": _settings(run.config.get("encoding"))}
     cells["task_settings"] = _settings(run.config.get("task"))
+    cells |= {"training_seconds": training_seconds(run), "peak_memory_mb": peak_megabytes(run)}
+    cells["backend"] = fact(run, "backend", (str,)) or ""
     for name in OF_RUN:
         columns[name] += [cells[name] if name in cells else getattr(run, name)] * count
 

@@ -71,6 +71,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         over_tasks=over_tasks_sections(findings, looks),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
+        megabytes=provenance.megabytes,
         value_text=provenance.value_text,
         facts_table=provenance.facts_table,
         seeds=_seeds(findings),

@@ -10,7 +10,7 @@ from lengthwise.analysis import RunInfo, TaskFindings
 from lengthwise.analysis.training_set import training_set
 
 # Facts that the page shows elsewhere, and paths, which mean something on one machine only.
-SHOWN_ELSEWHERE = ("weights", "seconds", "parameters")
+SHOWN_ELSEWHERE = ("weights", "seconds", "parameters", "peak_memory")
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -53,6 +53,11 @@ def _same(name: str, runs: Sequence[RunInfo]) -> bool:
 
 def _pairs(names: Sequence[str], runs: Sequence[RunInfo]) -> Pairs:
     return tuple((readable(n), value_text(runs[0].facts[n])) for n in names if runs[0].facts.get(n) is not None)
+
+
+def megabytes(value: Any) -> str:
+    """Format a number of bytes: `312 MB`."""
+    return f"{value / 1e6:,.0f} MB" if isinstance(value, int) and not isinstance(value, bool) else "–"
 
 
 def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:

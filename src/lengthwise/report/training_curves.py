@@ -48,7 +48,7 @@ def training_curves(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, 
     }
 
 
-HEADS = ("last loss", "training time (s)", "parameters", "attention backend")
+HEADS = ("last loss", "training time (s)", "peak memory (MB)", "parameters", "attention backend")
 
 
 def _cells(curves: tuple[TrainingCurve, ...]) -> list[dict[str, str]]:
@@ -58,6 +58,7 @@ def _cells(curves: tuple[TrainingCurve, ...]) -> list[dict[str, str]]:
     return [
         interval_cell(_over_seeds([curve.last_loss for curve in curves])),
         interval_cell(_over_seeds([curve.seconds for curve in curves])),
+        interval_cell(_over_seeds([curve.memory for curve in curves])),
         {
             "mean": " or ".join(f"{n:,}" for n in parameters) or "–",
             "spread": "",

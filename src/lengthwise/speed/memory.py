@@ -15,7 +15,6 @@ import signal
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import torch
 
@@ -23,10 +22,9 @@ from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.plugins import first_line, load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
 from lengthwise.speed.plan import Question
+from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident
 from lengthwise.training.numerics import reproducible, torch_threads
 
-STATUS = Path("/proc/self/status")
-RESET_PEAK = Path("/proc/self/clear_refs")
 MMAP_THRESHOLD, LARGE = -3, 1 << 16  # allocations from this size are returned to the system as soon as they are freed
 SHORT = 64  # tokens of the first step, which does not count
 JOIN_SECONDS = 30.0
@@ -120,22 +118,14 @@ def _resident_growth(plan: EncodingPlan, question: Question, length: int) -> int
     _train_short(plan, question, length)
     subject = Subject(plan, question, length)
     gc.collect()
-    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)  # memory that the first step has freed would be used again without counting
-    with suppress(OSError):
-        RESET_PEAK.write_text("5", encoding="ascii")
-    before = _status("VmRSS")
+    release_freed_memory()  # what the first step has freed would be used again without counting
+    reset_peak()
+    before = resident("VmRSS")
     subject.training()
     subject.training()
-    return max(0, _status("VmHWM") - before)
+    return max(0, resident("VmHWM") - before)
 
 
 def _train_short(plan: EncodingPlan, question: Question, length: int) -> None:
     subject = Subject(plan, dataclasses.replace(question, batch_tokens=1), min(length, SHORT))
     subject.training()
-
-
-def _status(field: str) -> int:
-    """Return a size of this process in bytes: VmRSS is the resident memory, VmHWM its maximum so far."""
-    line = next(line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024

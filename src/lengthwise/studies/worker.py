@@ -259,6 +259,7 @@ class Worker:
         return {
             **self.facts,
             "parameters": trained.parameters,
+            **({} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}),
             "seconds": round(trained.seconds, 3),
             "loop_overhead": round(trained.loop_overhead, 4),
             "backend": trained.backend,

@@ -154,7 +154,8 @@ def _json_fact(path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any
 
 def _is_training_result(trained: Mapping[str, Any]) -> bool:
     """Return whether these are the stored fields of a `loop.Trained`."""
-    types = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
+    types: dict[str, tuple[type, ...]] = {"seconds": (int, float), "loop_overhead": (int, float), "backend": (str,)}
+    types |= {"parameters": (int,), "peak_memory": (int, type(None))}
     curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     return all(type(trained.get(name)) in allowed for name, allowed in types.items()) and (
         isinstance(trained.get("tracked"), dict)  # the store checks its content

@@ -12,6 +12,7 @@ from torch import Tensor
 from lengthwise.config import Run
 from lengthwise.models import Model
 from lengthwise.training.checkpoint import RunFolder, inherit_weights, load_model, whole_tensors
+from lengthwise.training.memory import PeakMemory
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.parallel import NO_OPTIMIZATIONS, Optimizations
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
@@ -20,7 +21,7 @@ from lengthwise.training.setup import build, check_training
 from lengthwise.training.trainer import Trained, Trainer
 
 # The fields of `Trained` that are stored with the weights.
-_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead", "tracked")
+_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead", "tracked", "peak_memory")
 
 
 def train(
@@ -58,6 +59,7 @@ def train(
         return finished
     device = torch.device(device)
     with reproducible(device):
+        memory = PeakMemory(device)
         model, task = build(run, device=device, backend=backend)
         check_training(run, task, model.max_length)
         trainer = Trainer(run, model, task, device, ranks=ranks, optimizations=optimizations)
@@ -70,7 +72,7 @@ def train(
             assert weights is not None
             inherit_weights(model, run, parent, weights[0])
         _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
-        trained = trainer.result()
+        trained = replace(trainer.result(), peak_memory=memory.bytes())
         tensors = whole_tensors(model)
         trainer.require_finite_weights(tensors)
         if ranks.is_first:

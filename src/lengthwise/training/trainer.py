@@ -48,6 +48,7 @@ class Trained:
     backend: str  # attention backends that were used, such as "sdpa"
     loop_overhead: float  # share of the time outside of forward, backward and optimizer
     tracked: dict[str, Any]  # the development of the encodings' numbers, see `TrackedNumbers.result`
+    peak_memory: int | None = None  # bytes, since the last interruption; see `PeakMemory`
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
