@@ -18,6 +18,7 @@ from tests.huggingface.configurations import (
     PHI_3,
     PLANTED,
     QWEN_YARN,
+    SHAPE,
     SOUND,
     changed,
     written,
@@ -93,6 +94,17 @@ def test_layers_without_rope(tmp_path):
     _, (sliding, full), _, found = judged(tmp_path, cohere)
     assert (sliding.window, sliding.encoding.label) == (4096, "RoPE(base=50000.0)")
     assert (full.window, full.encoding.label, found) == (None, "NoPE", [])
+
+
+def test_temperatures_that_depend_on_the_position_and_sinks(tmp_path):
+    small = {**SHAPE, "num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 2}
+    beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6})[1]
+    assert [group.temperature for group in beam] == ["", "× (1 + (i + 1) / 2,048)^0.1 at position i"]
+    llama4 = judged(tmp_path, {"model_type": "llama4_text", **small})[1]
+    assert [group.temperature for group in llama4] == ["", "× (1 + 0.1 ln(1 + floor((i + 1) / 8,192))) at position i"]
+    rope = {"rope_type": "default", "rope_theta": 1e4}
+    gpt_oss = judged(tmp_path, {"model_type": "gpt_oss", **small, "rope_parameters": rope})[1]
+    assert {group.temperature for group in gpt_oss} == {"a sink logit of each head, which is learned"}
 
 
 def test_scaling_by_the_length_is_compared_before_and_after(tmp_path):

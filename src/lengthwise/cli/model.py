@@ -153,7 +153,7 @@ def _layers_table(layers: int, groups: "list[LayerGroup]") -> Any:
 
     table = plain_table(column("layers", overflow="fold"), column("encoding", overflow="fold"))
     table.add_column("window", justify="right", no_wrap=True)
-    table.add_column("temperature of the logits", overflow="fold")
+    table.add_column("temperature of the logits, sinks", overflow="fold")
     for group in groups:
         strip = "".join("█" if layer in group.layers else "·" for layer in range(layers))
         table.add_row(

@@ -27,8 +27,8 @@ TABLES = ("wpe", "embed_positions", "position_embeddings")
 class LayerGroup:
     """Layers that treat positions alike. `kind`: the entry of `layer_types`, "" if there is none.
 
-    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), in words; ""
-    if nothing does. `softmax_scale`: the factor of q·k in the attention module, without that of the encoding.
+    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), or limits
+    them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module, without that of the encoding.
     """
 
     layers: tuple[int, ...]
@@ -192,11 +192,15 @@ def _temperature(folder: ModelFolder, encoding: Choice, module: Any, scale: floa
     cap = getattr(config, "attn_logit_softcapping", None)
     if cap:
         parts.append(f"at most {cap:g} (soft cap)")
+    if isinstance(getattr(module, "sinks", None), nn.Parameter):
+        parts.append("a sink logit of each head, which is learned")
     return ", ".join(parts)
 
 
 def _by_position(config: Any, encoding: Choice) -> list[str]:
-    """Return the factors of queries that grow with the position: those of Llama 4 (layers without RoPE) and Ministral 3."""
+    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers without RoPE."""
+    if config.model_type == "beam" and encoding.cls is NoPE:
+        return ["× (1 + (i + 1) / 2,048)^0.1 at position i"]
     if getattr(config, "attn_temperature_tuning", False) and encoding.cls is NoPE and hasattr(config, "floor_scale"):
         return [f"× (1 + {config.attn_scale:g} ln(1 + floor((i + 1) / {config.floor_scale:,}))) at position i"]
     rope: Data = getattr(config, "rope_parameters", None) or {}
