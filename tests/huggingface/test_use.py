@@ -318,6 +318,11 @@ def test_chunks_are_refused() -> None:
     refused("layers of a llama4_text have chunked_attention; .* windows only", lambda: use(model, "alibi"))
 
 
+def test_layers_that_compute_with_the_mask_are_refused() -> None:
+    model = use(AutoModelForCausalLM.from_config(AutoConfig.for_model("doge", **COMMON)), "alibi")
+    refused("read the mask themselves \\(its dtype\\)", lambda: model(tokens()))
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("kind", "settings"),

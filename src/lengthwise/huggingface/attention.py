@@ -8,7 +8,7 @@ of this call are, and what all layers with the same encoding share.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,10 @@ from lengthwise.span import Span, document_lengths, lowest_and_highest
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
 NO_STATIC_CACHE = "a model with an encoding of lengthwise supports no static cache; use a DynamicCache"
 UNSUPPORTED = {"softcap": "a soft cap of the logits", "s_aux": "attention sinks", "position_bias": "a position bias"}
+
+
+class NotATensor(ConfigError, AttributeError):
+    """A model uses `Tokens` as a mask of its own. It is an `AttributeError` too, so that `hasattr` works."""
 
 
 @dataclass
@@ -65,6 +69,15 @@ class Tokens:
     def contiguous(self) -> "Tokens":
         """Refuse a static cache, for which alone `generate` prepares the mask itself."""
         raise ConfigError(NO_STATIC_CACHE)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse the layers of a model that compute something with the mask themselves, as those of Doge do."""
+        if hasattr(Tensor, name):
+            raise NotATensor(
+                f"the attention layers of this model read the mask themselves (its {name}), so they do more than call an attention "
+                "function; the encodings of lengthwise support models such as Llama, whose layers do not"
+            )
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def without_results(self) -> "Tokens":
         """Return the same tokens without what layers have computed for them."""

@@ -28,7 +28,8 @@ class LayerGroup:
     """Layers that treat positions alike. `kind`: the entry of `layer_types`, "" if there is none.
 
     `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), or limits
-    them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module, without that of the encoding.
+    them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module,
+    without that of the encoding.
     """
 
     layers: tuple[int, ...]
