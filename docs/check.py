@@ -1,4 +1,4 @@
-"""Checks the documentation: links lead to a file or a heading, and the commands it names exist.
+"""Checks the documentation: links lead to a file or a heading, tables are complete, and the commands it names exist.
 
 Run it with `python3 dev.py docs`. Pages are the Markdown files in the repository's folder and in docs/.
 """
@@ -41,6 +41,18 @@ def broken_links(root: Path) -> list[str]:
     return broken
 
 
+def uneven_tables(root: Path) -> list[str]:
+    """One line for each row of a table that has more or fewer cells than the row above it."""
+    uneven = []
+    for page in pages(root):
+        cells = 0  # of the row above; 0 outside of tables
+        for line in re.sub(FENCED, "", page.read_text(encoding="utf-8"), flags=re.M | re.S).splitlines():
+            above, cells = cells, len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+            if above and cells and cells != above:
+                uneven.append(f"{page.relative_to(root)}: row with another number of cells than the one above: {line[:60]}")
+    return uneven
+
+
 def named_commands(root: Path, program: str) -> dict[str, str]:
     """The words that follow `program` in the pages' code, each with a page that has it."""
     found: dict[str, str] = {}
@@ -65,8 +77,8 @@ def missing_commands(root: Path) -> list[str]:
 
 
 def main() -> int:
-    wrong = broken_links(ROOT) + missing_commands(ROOT)
-    print("\n".join(wrong) or "every link leads somewhere, and every command that is named exists")
+    wrong = broken_links(ROOT) + uneven_tables(ROOT) + missing_commands(ROOT)
+    print("\n".join(wrong) or "every link leads somewhere, every table is complete, and every command that is named exists")
     return 1 if wrong else 0
 
 

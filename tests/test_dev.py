@@ -411,6 +411,14 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     ]
 
 
+def test_uneven_tables_are_found(tmp_path: Path) -> None:
+    check = load(ROOT / "docs" / "check.py")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("| a | b |\n|---|---|\n| 1 | \\|x\\| |\n| 2 |\n\n| c |\n|---|\n```\n| a |\n| b | c |\n```\n")
+    found = ["README.md: row with another number of cells than the one above: | 2 |"]
+    assert check.uneven_tables(tmp_path) == found
+
+
 def test_named_commands_are_found(tmp_path: Path) -> None:
     check = load(ROOT / "docs" / "check.py")
     text = (
