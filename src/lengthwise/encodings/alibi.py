@@ -26,8 +26,9 @@ def slopes(num_heads: int) -> list[float]:
 
 
 class ALiBi(DistanceBias):
-    """b(h, i, j) = -m_h (i - j) nats, with the fixed slopes m_h of `slopes`.
+    """b(h, i, j) = -m_h (i - j) nats, with fixed slopes m_h = 2^(-8h/H) for heads h = 1 ... H.
 
+    If H is not a power of two, the slopes are those of the largest power of two P below H, then every second slope of 2P heads.
     `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h = exp(log_slopes_h),
     initialized with the fixed slopes and always above 0. Unless it is bidirectional, a key whose position ID is higher than its
     query's (position scheme `Digits`) counts as distance 0.

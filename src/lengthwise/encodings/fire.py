@@ -35,12 +35,14 @@ class FIRE(PositionEncoding):
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0 at position 0 is 0).
     `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last layer.
 
+    With one module for all layers (`share_encoding`), this is FIRE-S.
+
     Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its linear
-    segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is exact too,
-    while all positions are below |multiplier| · `L`. Past it, and in graphs of `torch.compile`, it gets 4,095 chords. Their
-    error in b is at most 7.5e-9 max|f''|. Their error in f', which is in the gradients of c and the multiplier, is at most
-    1.23e-4 max|f''|, because f' is the slope of a chord. `backend="reference"` evaluates the MLP on every pair and has
-    neither error. With one module for all layers (`share_encoding`) this is FIRE-S.
+    segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is exact too, while
+    all positions are below |multiplier| · `L`. Beyond, and in graphs of `torch.compile`, f is approximated by 4,095 line
+    segments. Their error in b is at most 7.5e-9 max|f''|. The error in the gradients of c and the multiplier comes from the slope
+    of a segment, which differs from f' by at most 1.23e-4 max|f''|. `backend="reference"` evaluates the MLP on every pair and
+    has neither error.
 
     Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values outside
     the interval of training.
@@ -49,10 +51,10 @@ class FIRE(PositionEncoding):
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
     Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the listing.
 
-    Choosing `L`, in tokens: take several times the training length, and at least the default. In models of two layers trained
-    on 18 to 256 tokens, L = 512 and L = 1,024 had the best mean scores at twice the training length and beyond, on text and
-    on copying. The other values were 1/16, 1/4, 1 and (unless that is 512) 2 times the training length
-    (studies/fire/threshold.py). While all positions are below L, the bias depends only on the distance.
+    Choosing `L`, in tokens: take several times the training length, and at least the default. While all positions are below L,
+    the bias depends only on the distance. In models of two layers trained on 18 to 256 tokens, L = 512 and L = 1,024 had the
+    best mean scores at twice the training length and beyond, on text and on copying. The other tested values were 1/16, 1/4, 1
+    and (unless that is 512) 2 times the training length (studies/fire/threshold.py).
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
     tensor(0.0461, dtype=torch.float64, grad_fn=<DivBackward0>)

@@ -20,13 +20,14 @@ _EPSILON = 2.0**-23  # added to the mean square of p, as torch's rms_norm does i
 class GrapeAP(PositionEncoding):
     """b(h, i, j) = m_h (ψ_i,j+1 + ... + ψ_i,i) nats, ψ_il = ln sigmoid(<a_i, R_l p_l> / w), p_l = W_h x_l / its root mean square.
 
-    x_l is the attention layer's input, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates the pairs (c, c +
-    w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the tokens of the query's document,
-    in float64. It depends on both of its ends, so there is a number for every pair of tokens. W is initialized from N(0, 1 / (4
-    d_model)).
+    x_l is the attention layer's input at token l, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates the pairs
+    (c, c + w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the tokens of the query's
+    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. W is initialized
+    from N(0, 1 / (4 d_model)).
 
-    Sources differ in a_i, so `variant` selects it: `"code"`, W_h x_i as it is; `"paper"`, p_i. In both, only keys are rotated, so
-    the bias depends on where the text begins. `"relative"`, R_i p_i, depends on distances alone.
+    Sources differ in the vector a_i of the query. `variant` selects it: W_h x_i (`"code"`), p_i (`"paper"`) or R_i p_i
+    (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last one it depends
+    on distances alone.
 
     Beyond the training length: every token between key and query lowers the bias, so distant keys lose weight, as with ALiBi.
     R_l makes a turn every 2π tokens, so no angle is new.

@@ -15,17 +15,17 @@ class LeRoPE(RoPE):
     """Pair p of q and k is rotated by position · base^(-2p/r) · exp(α_p / `divisor`) radians, with a learned α_p.
 
     All heads share the r/2 numbers α. They are initialized with 0, which is RoPE. With AdamW, whose steps hardly depend on the
-    size of the gradient, a larger `divisor` makes the frequencies change more slowly. The product <R_i q, R_j k> depends only on
-    i - j.
+    size of the gradient, a larger `divisor` makes the frequencies change more slowly. As with RoPE, the product of the rotated
+    query at position i and the rotated key at position j depends only on i - j.
 
     Beyond the training length: slow pairs reach angles never seen in training, unless training has made them slower.
 
-    Source: Mistral Large 4, in Hugging Face transformers (models/mistral_large4), which names it and has divisor 1; no paper is
+    Source: Mistral Large 4, in Hugging Face transformers (models/mistral_large4), where it has this name and divisor 1; no paper is
     known. Zhang et al. 2025, "Group Representational Position Encoding", call it the non-contextual GRAPE-M, with divisor 16 and
     numbers α for each layer (`share_encoding=false` of the model).
     Code: huggingface/transformers; model-architectures/GRAPE, llama-mha-grape-m-nonctx.py.
-    Differs: transformers has α as a buffer, which it does not train. GRAPE learns `divisor` · ln(base^(-2p/r)) + α_p, which has
-    the same gradient. Both compute frequencies and angles in float32, here they are float64.
+    Differs: in transformers α is a buffer, which is not trained. GRAPE learns `divisor` · ln(base^(-2p/r)) + α_p, which has
+    the same gradient. Both compute frequencies and angles in float32; here they are float64.
 
     >>> lerope = LeRoPE(head_dim=8); _ = lerope.alpha.data.copy_(torch.tensor([0.0, 1.0, -1.0, 0.0]))
     >>> lerope.frequencies(torch.tensor(1)).detach()

@@ -17,9 +17,9 @@ class PRoPE(RoPE):
     According to the paper, the slowest pairs of RoPE carry meaning rather than position, and their slow rotation distorts
     it in long sequences. Here they are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
 
-    This is not RoPE's `rotary_fraction`, which spaces the frequencies over the rotated dimensions only, down to nearly
-    1 / base, and which with `layout="half"` pairs dimensions within them. Here frequencies and pairs are those of the whole
-    head.
+    This is not RoPE's `rotary_fraction`. There, the rotated dimensions have all frequencies from 1 down to nearly 1 / base, and
+    pairs consist of rotated dimensions only. Here frequencies and pairs are those of the whole head, and the slow ones are left
+    out.
 
     Beyond the training length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
     are not rotated.

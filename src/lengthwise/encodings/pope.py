@@ -17,11 +17,12 @@ class PoPE(PositionEncoding):
     """logit(h, i, j) = scale · Σ_c softplus(q_ic) softplus(k_jc) cos((j - i) base^(-c/d) + δ_hc), c = 0 ... d - 1.
 
     Each dimension is a magnitude, softplus(x) = ln(1 + e^x), and has an angle of its own: d frequencies, twice as many as RoPE. So
-    the product of q and k takes twice the time. δ is initialized with 0 (`initial="zero"`) or uniformly between -2π and 0
-    (`"uniform"`).
+    the product of q and k takes twice the time. δ is learned and initialized with 0 (`initial="zero"`) or uniformly between -2π
+    and 0 (`"uniform"`).
 
-    With `clamp`, as published, numbers past the bounds count as -2π or 0. Their gradient is 0, so they stay there for ever, and a
-    first step upwards from 0 is enough. Without it, δ has no bounds; this loses nothing, because cosines repeat after 2π.
+    `clamp=True` limits δ to -2π ... 0, as published. Outside of these bounds its gradient is 0, so a δ that leaves them stays at the
+    bound for ever; from 0, one step upwards is enough. Without `clamp`, δ has no bounds. This loses nothing, because cosines
+    repeat after 2π.
 
     Beyond the training length: slow pairs reach angles never seen in training, as in RoPE.
 

@@ -17,10 +17,10 @@ from lengthwise.span import Span
 class RePo(PositionEncoding):
     """Pair p of q_t and k_t of head h is rotated by z(t, h) · base^(-2p/d) radians, z(t, h) = <w_h, silu(U x_t) * (V x_t)>.
 
-    x_t is the attention layer's input, and * multiplies number by number. z is a real number without limits, and it may be the
-    same for many tokens. U and V have `rank` rows. All weights are initialized from N(0, 0.02^2) without numbers beyond 0.06, so
-    at first all z are near 0, which is NoPE. If z(t, h) = t, this is RoPE. With grouped-query attention, heads that share a key
-    rotate it each by its own z. Position IDs are not used.
+    x_t is the attention layer's input at token t, and * is the elementwise product. z is a real number without limits, and it may
+    be the same for many tokens. U and V have `rank` rows. All weights are initialized from N(0, 0.02^2), truncated at 0.06, so at
+    first all z are near 0, which is NoPE. If z(t, h) = t, this is RoPE. With grouped-query attention, each query head rotates the
+    key that it shares with others by its own z. Position IDs are not used.
 
     Beyond the training length: z depends on the content and not on the number of tokens, so it need not leave the range of
     training.

@@ -24,9 +24,10 @@ class RoPEArguments(TypedDict, total=False):
 class RoPE(RotaryEncoding):
     """Pair p of q and k is rotated by position · base^(-2p/r) radians, p = 0 ... r/2 - 1, r = rotary_fraction · d.
 
-    The product <R_i q, R_j k> depends only on i - j. The first r dimensions of a head are rotated.
-    `layout="interleaved"` pairs dimensions (2p, 2p+1) as in the paper. `"half"` pairs (p, p + r/2) as Llama, NeoX and
-    Hugging Face weights do. The two differ only in the order of dimensions, but weights are not interchangeable.
+    d is the number of dimensions of a head, of which the first r are rotated. The product of the rotated query at position i and
+    the rotated key at position j depends only on i - j. `layout="interleaved"` pairs dimensions (2p, 2p+1) as in the paper.
+    `"half"` pairs (p, p + r/2) as Llama, NeoX and Hugging Face weights do. The two differ only in the order of dimensions, but
+    weights are not interchangeable.
 
     Beyond the training length: slow pairs reach angles never seen in training, which PI, NTK and YaRN avoid.
 

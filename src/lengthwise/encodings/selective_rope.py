@@ -19,19 +19,22 @@ from lengthwise.span import Span
 class SelectiveRoPE(PositionEncoding):
     """Pair p of q_t and k_t is rotated by base^(-2p/d) · (φ_1 + ... + φ_t) radians, φ_s = c_0 y_s + ... + c_w-1 y_s-w+1.
 
-    φ, c and y have a number for each head and pair, and w is the `width` of this causal convolution. y_s = A B u_s, where u_s is
-    the attention layer's input at token s, of which each head's d_model / num_heads numbers are divided by the square root of the
-    sum of their squares and 1e-6. B has `rank` rows. Both sums go over the tokens of one document. So the product of q_i and k_j
-    depends on the phase φ_j+1 + ... + φ_i of the tokens between them. If all φ are 1, this is RoPE at the positions 1, 2, 3, ...
-    All weights are initialized from N(0, 0.02^2), so a new model rotates very little. Position IDs are not used.
+    φ_s is the step of token s: a causal convolution, of `width` w, of numbers y that are computed from the content. φ, c and y
+    have a number for each head and pair. The product of q_i and k_j depends on the steps φ_j+1 + ... + φ_i of the tokens between
+    them. If all φ are 1, this is RoPE at the positions 1, 2, 3, ...
 
-    Beyond the training length: phases add up over more tokens and reach angles never seen in training.
+    y_s = A B u_s, and B has `rank` rows. u_s is the attention layer's input at token s, divided by its length separately in each
+    head's d_model / num_heads numbers (1e-6 is added to the sum of squares). Both sums go over the tokens of one document. All
+    weights are initialized from N(0, 0.02^2), so a new model rotates very little. Position IDs are not used.
+
+    Beyond the training length: steps add up over more tokens and reach angles never seen in training.
 
     Source: Movahedi et al. 2025, "Selective Rotary Position Embedding".
     Code: timurcarstensen/selective-rope, modules/rotary.py, as its language models use it (low rank, `rank` 32, `width` 4, no
     gate, no bias).
-    Differs: the code has no grouped-query attention; here heads that share a key rotate it each by their own angle. It adds up
-    phases in float32, whose rounding error grows with the number of tokens; here they are added up in float64.
+    Differs: the code has no grouped-query attention; here each query head rotates the key that it shares with others by its own
+    angle. The code adds up the steps in float32, whose rounding error grows with the number of tokens; here they are added up in
+    float64.
 
     >>> selective = SelectiveRoPE(num_heads=1, head_dim=2, d_model=1, rank=1, width=2)
     >>> _ = selective.A.data.fill_(1.0), selective.B.data.fill_(1.0), selective.c.data.copy_(torch.tensor([[[1.0, 0.5]]]))

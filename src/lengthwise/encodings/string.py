@@ -15,8 +15,9 @@ class STRING(DistanceMap):
     """RoPE at the distance i - j below S, and at i - j - S + W from there on, S = `shift`, W = `local`.
 
     i and j are the positions of query and key. S is by default 0.33 of the training length L, rounded down, and W is 128, but at
-    most S / 2. It needs no training. Pairs closer than S have the product of RoPE to the last bit. Few pairs of tokens of a text
-    are nearly L apart, so large distances are hardly trained; those from L - S + W to L - 1 are not used within L tokens.
+    most S / 2. It needs no training. In training, few pairs of tokens are nearly L apart, so the largest distances are hardly
+    trained. Up to L tokens, those from L - S + W to L - 1 are not used. Pairs closer than S have the product of RoPE to the last
+    bit.
 
     Beyond the training length: up to L + S - W tokens, no distance is larger than in training.
 
