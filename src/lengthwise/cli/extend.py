@@ -32,7 +32,7 @@ class ExtendOptions:
     text: str
     """Text file in UTF-8 on which the models are measured, before and after."""
     out: str
-    """The folder to create: the model's for one method, with a folder for each of several. It is never overwritten."""
+    """The folder to create. It contains the model or, for several methods, a folder for each. It is never overwritten."""
     lengths: str | None = None
     """Lengths to measure in tokens, comma-separated; 1k is 1,024. [default: the training length, and twice, 4 times ... as much
     up to the largest factor]"""
@@ -47,7 +47,7 @@ class ExtendOptions:
     device: str = "cpu"
     """Device to run on: cpu or cuda."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Data type of the written weights. The training has float32 weights, and computes in bfloat16 if this says so."""
+    """Data type of the written weights. Training has float32 weights; with bfloat16, it computes in mixed precision."""
     threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
     """Number of CPU threads."""
     json: bool = False
@@ -69,9 +69,9 @@ class TuningOptions:
     warmup: Integer | None = None
     """Steps of linear warmup, after which the learning rate is constant. [default: 20]"""
     batch_size: Integer | None = None
-    """Examples of a forward and backward pass. [default: 1]"""
+    """Examples per forward and backward pass. [default: 1]"""
     accumulate: Integer | None = None
-    """Forward and backward passes of a step. [default: 8]"""
+    """Forward and backward passes per optimizer step. [default: 8]"""
     lora: Integer | None = None
     """Rank of LoRA on all linear layers, which is merged into the weights at the end. [default: all parameters are trained]"""
     save_every: Integer | None = None
@@ -90,12 +90,12 @@ def command(
     options: ExtendOptions,
     tuning: TuningOptions = NO_TUNING,
 ) -> int:
-    """Extend a causal language model to longer texts, by other position encodings, with or without training.
+    """Extend a causal language model to longer texts with another position encoding, with or without training.
 
-    The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run. The
-    new folder loads in every program if transformers itself computes the method, otherwise where lengthwise is installed. It
-    contains a report (retention.json, retention.html): the cross-entropy before and after at the training length and beyond, with
-    intervals, time, memory and all settings. An interrupted command continues from OUT.unfinished.
+    The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run. If
+    transformers itself computes the method, every program can load the new folder; otherwise lengthwise must be installed. The
+    folder contains a report (retention.json, retention.html): the cross-entropy before and after at the training length and beyond,
+    with intervals, time, memory and all settings. An interrupted command continues from OUT.unfinished.
 
     Example: lengthwise extend models/smollm2 --methods yarn:factor=4 --tune books.txt --steps 400 --text novel.txt --out
     models/smollm2-8k

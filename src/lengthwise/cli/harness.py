@@ -31,9 +31,11 @@ class HarnessOptions:
 def command(*tasks: str, options: HarnessOptions) -> int:
     """Write tasks of questions and answers for lm-evaluation-harness, at several lengths each.
 
-    Example: lengthwise harness copy reverse addition --lengths 10,20,40 --out tasks; lm_eval --include_path tasks --tasks
-    lengthwise_copy (a task of each length also has a name of its own, such as lengthwise_copy_20); lengthwise harness needle
-    --text novel.txt --lengths 500,2000 --out needles
+    The harness then evaluates a model with `lm_eval --include_path tasks --tasks lengthwise_copy`, or at one length with
+    `--tasks lengthwise_copy_20`.
+
+    Example: lengthwise harness copy reverse addition --lengths 10,20,40 --out tasks; lengthwise harness needle --text novel.txt
+    --lengths 500,2000 --out needles
 
     Args:
         tasks: The tasks, optionally with settings: copy or copy:symbols=10. With --text, also the retrieval tasks of `lengthwise

@@ -11,9 +11,9 @@ from lengthwise.values import require_no_address
 def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
     """Add the study in a bundle to the results, which are created if there are none.
 
-    Everything in the bundle is checked first, and it is added completely or not at all. Results that are already there stay; if
-    the bundle has other scores for the same runs, nothing is imported. A bundle has no weights, so probes of new measurements
-    need the runs to be trained again.
+    Everything in the bundle is checked first, and it is added completely or not at all. Existing results stay; if the bundle has
+    other scores for the same runs, nothing is imported. A bundle has no weights: `lengthwise probe` can measure its runs only after
+    they are trained again.
 
     Example: lengthwise import quickstart.zip --results lengthwise-results
 

@@ -34,15 +34,15 @@ def command(
 ) -> int:
     """Show what the position settings of a Hugging Face model do, and find mistakes in them. The exit code is 1 if there are any.
 
-    Reads config.json in a local folder: for each layer the encoding, window, temperature and intended length. The angles that the
-    installed transformers computes are compared with those of the published formula. Nothing is downloaded, and no code from
-    the folder is run. This command needs transformers: pip install 'lengthwise[hf]'.
+    Reads config.json in a local folder, and prints the encoding, window, temperature and intended length of each layer. The angles
+    that the installed transformers computes are compared with those of the published formula. Nothing is downloaded, and no code
+    from the folder is run unless you allow it. This command needs transformers: pip install 'lengthwise[hf]'.
 
     Example: lengthwise model models/llama-3.1-8b; lengthwise model models/llama-3.1-8b --weights --plot wavelengths.svg --json
 
     Args:
         folder: The model's folder, with config.json.
-        weights: Compare stored frequencies, slopes, tables of positions and shapes with the settings too (*.safetensors only).
+        weights: Also compare the frequencies, slopes, position tables and shapes in *.safetensors files with the settings.
         plot: File for a picture of the wavelengths or slopes: .svg, .png or .pdf.
         trust_remote_code: Run code in the folder (auto_map in its config.json). Only for folders whose code you have read.
         json: Print JSON.

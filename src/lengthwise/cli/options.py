@@ -227,10 +227,10 @@ class Execution(Place):
     recompute: bool = False
     """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
-    """How often a run that fails is tried again, unless its settings are the cause."""
+    """How often a failed run is tried again, unless its settings are the cause."""
     trackers: Annotated[str | None, Parameter(show_default=False)] = None
-    """Where to log training curves and scores too, comma-separated: tensorboard, wandb, mlflow, trackio; with settings as in
-    tensorboard,wandb:project=fire,mode=offline."""
+    """Trackers that also log training curves and scores, comma-separated: tensorboard, wandb, mlflow, trackio. Settings follow a
+    colon: tensorboard,wandb:project=fire,mode=offline."""
 
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute

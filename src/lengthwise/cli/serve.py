@@ -21,15 +21,15 @@ def command(
 ) -> int:
     """Show the results in a browser: progress while studies run, runs of any studies side by side, and what differs between them.
 
-    The page only reads. It is served until Ctrl-C.
+    The page only reads: it cannot start, stop or delete a run. It is served until Ctrl-C.
 
     Example: lengthwise serve; lengthwise serve --port 8091 --results RESULTS
 
     Args:
-        host: Address to listen at. Any other than an address of this machine alone, such as 0.0.0.0, requires a token.
+        host: Address to listen at. An address that other machines can reach, such as 0.0.0.0, requires a token.
         port: Port to listen at; 0 for a free one.
-        token: What browsers must know to see the page. It is better given by the environment variable, which other users cannot
-            see. [default: none for 127.0.0.1, and otherwise a random one, which is printed]
+        token: Password that a browser needs to see the page. Other users of this machine can see it on the command line, so set
+            the environment variable instead. [default: none for 127.0.0.1, and otherwise a random one, which is printed]
     """
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port must be from 0 to 65535, got {port}")

@@ -33,10 +33,10 @@ def command(
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
-        threshold: The score that an effective length needs. [default: 0.8 for shares of correct answers; for other scores, the
-            report's limit for no significant loss, compared with the same seed's score at the training length]
-        difference: The difference of scores that the needed seeds are counted for. [default: the report's limit for no significant
-            loss]
+        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct answers; for other
+            scores, the same seed's score at the training length, made worse by the report's limit for no significant loss]
+        difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit for no
+            significant loss]
         length: Compare encodings at this length. [default: their scores over all lengths longer than training]
         json: Print JSON.
     """

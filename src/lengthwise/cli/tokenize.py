@@ -26,17 +26,17 @@ class TokenizeOptions:
     """The options of the command."""
 
     output: Annotated[str | None, Parameter(show_default=False)] = None
-    """Folder for the corpus, which does not exist yet. Unfinished work is in a folder of this name with .unfinished."""
+    """Folder to create for the corpus. Until it is complete, the work is in a folder of this name with .unfinished."""
     tokenizer: str = "bytes"
-    """Tokens: bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus."""
+    """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus."""
     validation: float = 0.01
-    """Share of documents for validation. Documents are never divided, and a hash of their origin selects them."""
+    """Share of documents for validation, which a hash of their origin (see --origin) selects. Documents are never divided."""
     field: str = "text"
     """Field or column that contains the text of a record; meta.text is a field of the object meta."""
     origin: Annotated[str, Parameter(show_default=False)] = ""
     """Field that groups records, such as repo_name: a group is never in both splits. [default: every record by itself]"""
     glob: str = EVERY_FILE
-    """Files of a folder. Hidden files do not count."""
+    """Pattern of the files to read if SOURCE is a folder. Hidden files are skipped."""
     split: str = "train"
     """Split of a Hugging Face dataset."""
     skip_invalid: Annotated[bool, Parameter(negative="")] = False

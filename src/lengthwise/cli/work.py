@@ -27,10 +27,10 @@ def command(
 ) -> int:
     """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
 
-    Workers of any number of machines share the runs of a database server (--store) and a results folder (--results) that all
-    of them see. With torchrun -m lengthwise work, all of its processes compute one run together. The command ends when all runs are
-    finished. After Ctrl-C, SIGTERM or SIGUSR2 its workers save their checkpoints
-    and release their runs, which other workers then continue. It writes no report, and does not try failed runs again.
+    All machines need the same database server (--store) and the same results folder (--results). The command ends when all runs are
+    finished. After Ctrl-C, SIGTERM or SIGUSR2, its workers save their checkpoints and release their runs, which other workers then
+    continue. It writes no report, and does not try failed runs again. With torchrun -m lengthwise work, all processes of torchrun
+    compute one run together.
 
     Example: lengthwise work studies/quickstart.py --store postgresql://user@host/name --results /shared/results --max-minutes 230
 

@@ -9,7 +9,7 @@ from lengthwise.values import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig(Config):
-    """How a trained model is evaluated. Each length is stored on its own, so adding lengths repeats no training."""
+    """How a trained model is evaluated. Each length is stored separately, so adding lengths repeats no training."""
 
     lengths: tuple[int, ...]
     examples: int = 256

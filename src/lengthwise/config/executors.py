@@ -49,7 +49,7 @@ class Slurm(ExecutorConfig):
 
     name = "slurm"
     slots: int = 1
-    """Number of workers. Each is a job that trains one run after the other, so there may be more runs than slots."""
+    """Number of workers. Each is a job that trains one run after the other, so a study may have more runs than slots."""
     partition: str | None = None
     """Slurm partition of the jobs. [default: that of the cluster]"""
     time: str = "1h"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def command(study: str, /, *, out: str, format: str = "svg", force: Force = False, place: Place = DEFAULT_PLACE) -> int:
-    """Write every chart of a study's page as a picture of its own, with its title, its axes' names and a legend.
+    """Write every chart of a study's report as a picture of its own, with its title, the names of its axes and a legend.
 
-    Pictures have light colours on white. The names of the files are made of the task and of what the chart shows.
+    Pictures have light colours on white. The name of a file consists of the task and of what the chart shows.
 
     Example: lengthwise export charts quickstart --out charts --format pdf
 
@@ -24,7 +24,7 @@ def command(study: str, /, *, out: str, format: str = "svg", force: Force = Fals
         study: The study's name; `lengthwise list studies` lists them.
         out: The folder to create.
         format: Format of the pictures: png, svg or pdf.
-        force: Write into a folder that exists. Pictures of the same name are overwritten, and other files stay.
+        force: Write into an existing folder. Pictures of the same name are overwritten, and other files stay.
     """
     from lengthwise.analysis import findings
     from lengthwise.exchange.columns import no_results

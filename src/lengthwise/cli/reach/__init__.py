@@ -37,9 +37,10 @@ class ReachOptions:
     """The options of the command."""
 
     text: str | None = None
-    """Text file in UTF-8. Its windows are what the model reads; retrieval tasks insert sentences into them."""
+    """Text file in UTF-8. The model reads windows of it; retrieval tasks insert sentences into them."""
     lengths: str = "1k,2k,4k,8k"
-    """Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely reads."""
+    """Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely handles, because the
+    others are compared with it."""
     tasks: str = ",".join((TEXT, *TASKS))
     """What to measure, comma-separated. text is cross-entropy; the others are retrieval tasks."""
     methods: NameList = None
@@ -53,7 +54,8 @@ class ReachOptions:
     seed: Integer = 0
     """Seed of the names, numbers and passages of retrieval tasks."""
     max_minutes: float | None = None
-    """Leave out lengths that would take longer than this. A later call without the limit continues. [default: no limit]"""
+    """Leave out lengths that could not be measured within this time. A later call without the limit continues. [default: no
+    limit]"""
     device: str = "cpu"
     """Device to run on: cpu, cuda, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
