@@ -414,7 +414,8 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 def test_uneven_tables_are_found(tmp_path: Path) -> None:
     check = load(ROOT / "docs" / "check.py")
     (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("| a | b |\n|---|---|\n| 1 | \\|x\\| |\n| 2 |\n\n| c |\n|---|\n```\n| a |\n| b | c |\n```\n")
+    table, code = "| a | b |\n|---|---|\n| 1 | \\|x\\| |\n| 2 |\n", "```\n| a |\n| b | c |\n```\n"
+    (tmp_path / "README.md").write_text(f"{table}\n| c |\n|---|\n{code}")
     found = ["README.md: row with another number of cells than the one above: | 2 |"]
     assert check.uneven_tables(tmp_path) == found
 

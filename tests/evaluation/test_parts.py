@@ -174,5 +174,5 @@ def test_they_are_stored_and_shown(tmp_path: Any) -> None:
     assert sum(row["n"] for row in rows) == 256
     assert score.mean == pytest.approx(sum(row["mean"] * row["n"] for row in rows) / 256, rel=1e-5)
     assert "Score by position" in html
-    assert "Targets of pieces with 128 bytes" in html
+    assert "targets in pieces of 128 bytes" in html
     assert '<button type="button">64–127</button>' in html

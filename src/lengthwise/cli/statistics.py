@@ -33,8 +33,8 @@ def command(
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
-        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct answers; for other
-            scores, the same seed's score at the training length, made worse by the report's limit for no significant loss]
+        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct answers; for
+            other scores, the same seed's score at the training length, made worse by the report's limit for no significant loss]
         difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit for no
             significant loss]
         length: Compare encodings at this length. [default: their scores over all lengths longer than training]
@@ -83,7 +83,7 @@ def _print_task(task: "TaskStatistics") -> None:
         reach = [effective.text, effective.interval_text] if effective else ["–", ""]
         table.add_row(row.label, str(row.seeds), *reach, *_cells(area))
     console.print(table)
-    console.print(f"Effective length: up to where the mean score passes, with {task.rule}.")
+    console.print(f"Effective length: the longest length up to which the mean score passes, with {task.rule}.")
     if task.comparisons:
         console.print(
             f"\nPairs of encodings, mean score over {task.where}"

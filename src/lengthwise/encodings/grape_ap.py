@@ -22,12 +22,12 @@ class GrapeAP(PositionEncoding):
 
     x_l is the attention layer's input at token l, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates the pairs
     (c, c + w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the tokens of the query's
-    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. W is initialized
-    from N(0, 1 / (4 d_model)).
+    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. W is
+    initialized from N(0, 1 / (4 d_model)).
 
     Sources differ in the vector a_i of the query. `variant` selects it: W_h x_i (`"code"`), p_i (`"paper"`) or R_i p_i
-    (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last one it depends
-    on distances alone.
+    (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last one it
+    depends on distances alone.
 
     Beyond the training length: every token between key and query lowers the bias, so distant keys lose weight, as with ALiBi.
     R_l makes a turn every 2π tokens, so no angle is new.

@@ -20,8 +20,8 @@ class PoPE(PositionEncoding):
     the product of q and k takes twice the time. δ is learned and initialized with 0 (`initial="zero"`) or uniformly between -2π
     and 0 (`"uniform"`).
 
-    `clamp=True` limits δ to -2π ... 0, as published. Outside of these bounds its gradient is 0, so a δ that leaves them stays at the
-    bound for ever; from 0, one step upwards is enough. Without `clamp`, δ has no bounds. This loses nothing, because cosines
+    `clamp=True` limits δ to -2π ... 0, as published. Outside of these bounds its gradient is 0, so a δ that leaves them stays at
+    the bound for ever; from 0, one step upwards is enough. Without `clamp`, δ has no bounds. This loses nothing, because cosines
     repeat after 2π.
 
     Beyond the training length: slow pairs reach angles never seen in training, as in RoPE.
