@@ -48,7 +48,7 @@ def test_they_have_columns_of_their_own_and_are_in_no_mean(parity: Findings) -> 
         "<b>Shorter than training</b>: 2 and 3 bits, because training had 5 to 6; these lengths count in no score over "
         "several lengths." in text
     )
-    assert "Lengths shorter than any in training are not included." in text
+    assert "Lengths that are shorter than all training examples are not included." in text
     summary = text.partition('id="summary"')[2].partition("</section>")[0]
     assert re.findall(r'data-sort="([^"]*)"', summary) == ["1.0", "0.5"] * 2
     first = re.findall(r'<th scope="col" class="([^"]*)"><button type="button">(\d)</button>', text)
