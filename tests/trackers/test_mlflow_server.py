@@ -1,7 +1,7 @@
 """Runs on a tracking server of MLflow.
 
-The server is at LENGTHWISE_TEST_MLFLOW, the URL of an empty one, or it is started where the whole package `mlflow` is installed; the
-extra has `mlflow-skinny`, which has no server. Weights & Biases has no server that can be installed as a package.
+The server is at LENGTHWISE_TEST_MLFLOW, the URL of an empty one, or it is started where the whole package `mlflow` is installed.
+The extra has `mlflow-skinny`, which has no server. Weights & Biases has no server that can be installed as a package.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ import pytest
 
 from lengthwise.trackers.mlflow import MLflow
 from tests.trackers.read_back import read_mlflow_at
-from tests.trackers.test_process import KEY, finish, kill_and_continue, points, require_all_points_once, start
+from tests.trackers.test_process import KEY, kill_and_continue, points, require_all_points_once, start
 
 pytestmark = pytest.mark.slow
 NO_LIBRARY = importlib.util.find_spec("mlflow") is None
@@ -38,7 +38,9 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}"]
     environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}
-    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     address, end = f"http://127.0.0.1:{port}", time.monotonic() + 120
     while time.monotonic() < end and server.poll() is None:
         try:
