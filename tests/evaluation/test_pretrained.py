@@ -170,11 +170,11 @@ def test_a_folder_that_is_none(capfd, folder):
         ("config.json", {}, "has no config.json, so it is not a transformers model"),
         ("config.json", {"config.json": "{"}, "config.json is not valid JSON ("),
         ("config.json", {"config.json": "[]"}, "config.json is not a JSON object"),
-        ("model.safetensors", {}, "has no *.safetensors; download or convert the weights"),
+        ("model.safetensors", {}, "has no *.safetensors; download the whole folder again"),
         (
             "model.safetensors",
             {"pytorch_model.bin": ""},
-            "pytorch_model.bin is not read, because a pickle can run code",
+            "pytorch_model.bin is not read, because a pickle can run code; convert it where you trust it: AutoModelForCausalLM.",
         ),
         ("tokenizer.json", {"tokenizer_config.json": "{}"}, "has no tokenizer (tokenizer.json, tokenizer.model, ...)"),
     ],

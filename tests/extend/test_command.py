@@ -347,6 +347,16 @@ def test_a_folder_with_our_encoding_is_not_extended_again(place: Path, capfd: py
     assert "has an encoding of lengthwise already" in said
 
 
+def test_an_untested_version_of_transformers_has_one_warning(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", "6.1.0")
+    assert run("tiny", "--methods", "nope", *MEASURED, "--out", "new") == 0
+    assert capfd.readouterr().err.count("transformers 6.1.0 is not one of the tested versions, 5.14 to 5.23") == 1
+
+
 def test_a_training_without_memory_says_what_to_do(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,18 @@ def test_attention_weights_are_refused() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("encoding", ["sinusoidal", "nope(temperature=ssmax)"])
+@pytest.mark.parametrize("family", ["llama", "bloom", "mpt"])
+def test_padding_is_not_counted_in_generation(family: str, encoding: str) -> None:
+    """BLOOM and MPT take no position IDs, and their ALiBi needs none. Absolute positions count the tokens that are no padding."""
+    model, x = use(model_of(family), encoding), tokens(1, 12)
+    alone = {"max_new_tokens": 4, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    padded = {**alone, "attention_mask": torch.ones_like(x).index_fill(1, torch.arange(5), 0)}
+    found, expected = model.generate(x, **padded), model.generate(x[:, 5:], **alone)
+    torch.testing.assert_close(torch.stack(found.logits), torch.stack(expected.logits), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "gemma", "mpt"])
 def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: str) -> None:
     """With and without a cache, with positional arguments, with padding, and after the embeddings have been replaced."""

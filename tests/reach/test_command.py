@@ -167,7 +167,18 @@ def test_folders_that_are_refused(
 
 def test_pickled_weights_are_refused(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "tiny" / "model.safetensors").rename(place / "tiny" / "pytorch_model.bin")
-    assert "a pickle can run code" in refused(capfd, "tiny", *SMALL)
+    said = refused(capfd, "tiny", *SMALL)
+    assert "a pickle can run code; convert it" in said and "save_pretrained(NEW_FOLDER)" in said
+
+
+def test_an_untested_version_of_transformers_has_one_warning(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", "6.1.0")
+    assert main(["reach", "tiny", *map(str, SMALL)]) == 0
+    assert capfd.readouterr().err.count("transformers 6.1.0 is not one of the tested versions, 5.14 to 5.23") == 1
 
 
 @pytest.mark.parametrize(

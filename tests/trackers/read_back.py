@@ -104,6 +104,10 @@ def read_wandb(results: Path, key: str) -> ReadBack:
 
 
 def read_mlflow(results: Path, key: str) -> ReadBack:
+    return read_mlflow_at(f"sqlite:///{results / 'mlflow' / 'mlflow.db'}", key)
+
+
+def read_mlflow_at(uri: str, key: str) -> ReadBack:
     """In another process, because the import of MLflow changes what this one prints."""
     code = """
 import json, sys
@@ -114,7 +118,6 @@ experiments = [experiment.experiment_id for experiment in client.search_experime
 metrics = [m for name in run.data.metrics for m in client.get_metric_history(run.info.run_id, name)]
 print(json.dumps([run.data.params, [(m.key, m.step, m.value) for m in metrics]]))
 """
-    uri = f"sqlite:///{results / 'mlflow' / 'mlflow.db'}"
     ran = subprocess.run([sys.executable, "-c", code, uri, key], capture_output=True, text=True, check=True)
     settings, values = json.loads(ran.stdout.splitlines()[-1])
     found = ReadBack(settings=settings)

@@ -11,7 +11,7 @@ from lengthwise.trackers import parse_trackers, process
 from lengthwise.trackers.base import Tracker
 from lengthwise.trackers.child import problem
 from lengthwise.trackers.process import TrackerProcess
-from tests.trackers.read_back import OPTIONS, READERS, each_tracker
+from tests.trackers.read_back import OPTIONS, READERS, ReadBack, each_tracker
 
 KEY = "0123456789abcdef"
 RUN = {"key": KEY, "study": "My study", "label": "RoPE", "seed": 0, "config": {"seed": 0, "a.b": None, "x": "y" * 500}}
@@ -34,13 +34,18 @@ def finish(one: TrackerProcess, status: str = "finished") -> None:
 def test_a_killed_process_is_continued(tmp_path: Path, name: str) -> None:
     """The second process gets all points from the beginning, as a worker that continues from a checkpoint sends them."""
     (tracker,) = parse_trackers(OPTIONS.get(name, name))
+    kill_and_continue(tracker, tmp_path)
+    require_all_points_once(READERS[name](tmp_path, KEY))
+
+
+def kill_and_continue(tracker: Tracker, tmp_path: Path) -> None:
     first = start(tracker, tmp_path)
     first.send({"points": points(1, 30)})
     end = time.monotonic() + 60
     while not first._has_begun:
         assert time.monotonic() < end and first.problem is None
         time.sleep(0.02)
-    time.sleep(1.5 if name == "wandb" else 0.3)  # some points are written
+    time.sleep(1.5 if tracker.name == "wandb" else 0.3)  # some points are written
     assert first._process is not None
     os.kill(first._process.pid, signal.SIGKILL)
     first._process.wait()
@@ -65,7 +70,8 @@ def test_a_killed_process_is_continued(tmp_path: Path, name: str) -> None:
     finish(again)
     assert again.problem is None
 
-    found = READERS[name](tmp_path, KEY)
+
+def require_all_points_once(found: ReadBack) -> None:
     assert set(found.times.values()) == {1}
     assert found.curve["loss"] == pytest.approx({step: 1 / step for step in range(1, 51)})
     assert set(found.curve) == {"loss", "learning_rate"}

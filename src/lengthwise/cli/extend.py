@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer, method_names, named_as_options, option_class, require_path
-from lengthwise.cli.printing import column, one_line, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, one_line, plain_table, print_json, stdout, warn_of_untested_transformers
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
 from lengthwise.new_folder import require_new
@@ -144,6 +144,7 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
     from lengthwise.extend.unfinished import Extension
     from lengthwise.reach.loading import load_folder
 
+    warn_of_untested_transformers()
     original = load_folder(path, options.device, options.dtype)
     from lengthwise.extend.plan import Plan, Tuning
 

@@ -1,6 +1,5 @@
 """`lengthwise model`: what the position settings of a Hugging Face model folder do, and mistakes in them."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,15 @@ from cyclopts import Parameter
 from lengthwise import cache_folder
 from lengthwise.cli.options import require_path
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import column, figure, one_line, plain_table, print_json, stdout
+from lengthwise.cli.printing import (
+    column,
+    figure,
+    one_line,
+    plain_table,
+    print_json,
+    stdout,
+    warn_of_untested_transformers,
+)
 from lengthwise.config import ConfigError, near_miss
 
 if TYPE_CHECKING:
@@ -48,11 +55,10 @@ def command(
         json: Print JSON.
     """
     from lengthwise.huggingface import angles, biases, description, mistakes, stored_buffers
-    from lengthwise.huggingface.folder import read_folder, version_warning
+    from lengthwise.huggingface.folder import read_folder
 
     file = None if plot is None else _plot_file(plot)
-    if warning := version_warning():
-        print(f"lengthwise: {warning}", file=sys.stderr)
+    warn_of_untested_transformers()
     read = read_folder(folder, trust_remote_code=trust_remote_code)
     groups = description.layer_groups(read)
     comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]

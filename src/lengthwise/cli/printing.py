@@ -130,3 +130,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def warn_of_untested_transformers() -> None:
+    """Print one line on stderr if the installed transformers is not one of the tested versions."""
+    from lengthwise.huggingface.folder import version_warning
+
+    if warning := version_warning():
+        print(f"lengthwise: {warning}", file=sys.stderr)

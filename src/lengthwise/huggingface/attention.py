@@ -25,6 +25,8 @@ from lengthwise.span import Span, document_lengths, lowest_and_highest
 
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
 NO_STATIC_CACHE = "a model with an encoding of lengthwise supports no static cache; use a DynamicCache"
+NO_POSITION_IDS = ("bloom", "mpt")
+"""Types of models that take no position IDs. There, the tokens that are no padding are counted."""
 UNSUPPORTED = {"softcap": "a soft cap of the logits", "s_aux": "attention sinks", "position_bias": "a position bias"}
 
 
@@ -38,7 +40,8 @@ class Tokens:
 
     `first_key`: the number of earlier tokens that a cache of a sliding window has dropped. `visible` [b, all tokens]: False for
     padding; None without padding. `packed`: the position IDs begin anew at each document. `shows(query, key)`: whether
-    transformers shows a key to a query, apart from padding, [b, number of queries].
+    transformers shows a key to a query, apart from padding, [b, number of queries]. `counts_padding`: whether position IDs that are
+    not given count padding too.
 
     A hook before an attention layer adds what belongs to this call of the layer (`Tokens.of_layer`), so that nothing of a call is
     stored in the model, which several threads may use: `rotated`, what is rotated already ("keys" by the
@@ -52,6 +55,7 @@ class Tokens:
     visible: Tensor | None
     packed: bool
     shows: Callable[..., Tensor] | None = None
+    counts_padding: bool = True
     rotated: Literal["", "keys", "both"] = ""
     x: Tensor | None = None
     past: Any = None
@@ -192,11 +196,12 @@ class Tokens:
         `by_index` [1, j]: the position IDs if all tokens are counted, also those that the cache has dropped.
 
         A forward pass without position IDs counts all tokens, as models of transformers do; `generate` counts those that are no
-        padding.
+        padding, and so do models that take no position IDs.
         """
         all_keys = self.first_key + self.keys
+        counted = None if self.visible is None else count_shown(self.visible)[:, self.first_key : all_keys]
         if position_ids is None:
-            return by_index
+            return by_index if counted is None or self.counts_padding else counted
         if self.queries == self.keys and not self.first_key:
             begins = position_ids.diff(dim=1) < 1
             if self.visible is not None:  # positions of padding have no meaning
@@ -207,9 +212,7 @@ class Tokens:
                     "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask"
                 )
             return position_ids
-        candidates = [by_index]
-        if self.visible is not None:
-            candidates.append((self.visible.long().cumsum(1) - 1).clamp(min=0)[:, self.first_key : all_keys])
+        candidates = [by_index] if counted is None else [by_index, counted]
         shown = None if self.visible is None else self.visible[:, all_keys - self.queries : all_keys]
         for candidate in candidates:
             differs = candidate[:, -self.queries :] != position_ids
@@ -228,6 +231,11 @@ class Tokens:
             return None
         shown = self.visible[:, self.first_key : self.first_key + self.keys]
         return None if bool(shown.all()) else torch.where(shown, 0, -1)
+
+
+def count_shown(visible: Tensor) -> Tensor:
+    """Return position IDs [b, t] that count the tokens that are no padding (`visible`); those of padding before them are 0."""
+    return (visible.long().cumsum(1) - 1).clamp(min=0)
 
 
 def describe_tokens(
@@ -261,7 +269,8 @@ def describe_tokens(
             )
     visible = None if attention_mask is None else attention_mask.expand(batch_size, -1)
     packed = not allow_is_causal_skip and attention_mask is None
-    return Tokens(q_length, kv_length, kv_offset, visible, packed, shows)
+    counts_padding = getattr(further.get("config"), "model_type", None) not in NO_POSITION_IDS
+    return Tokens(q_length, kv_length, kv_offset, visible, packed, shows, counts_padding)
 
 
 def _shows(mask_function: Callable[..., Tensor], rows: int, query: Tensor, key: Tensor) -> Tensor:

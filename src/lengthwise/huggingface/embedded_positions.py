@@ -8,6 +8,7 @@ from torch import nn
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded
+from lengthwise.huggingface.attention import NO_POSITION_IDS, count_shown
 
 
 def current_module(module: nn.Module) -> PositionEncoding:
@@ -35,5 +36,8 @@ def add_positions(decoder: Any, arguments: tuple[Any, ...], options: dict[str, A
         cache = options.get("past_key_values")
         past = 0 if cache is None else cache.get_seq_length()
         positions = torch.arange(past, past + embeddings.shape[1], device=embeddings.device)[None]
+        mask = options.get("attention_mask")
+        if mask is not None and decoder.config.model_type in NO_POSITION_IDS:
+            positions = count_shown(mask)[:, -embeddings.shape[1] :]
     encoding = current_module(decoder.position_encodings[0])
     return (), {**options, "input_ids": None, "inputs_embeds": embedded(encoding, embeddings, positions)}

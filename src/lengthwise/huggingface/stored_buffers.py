@@ -8,6 +8,7 @@ import torch
 
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import ALiBi, Learned, RotaryEncoding
+from lengthwise.evaluation.pretrained.loading import CONVERSION
 from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface.angles import RELATIVE
@@ -30,7 +31,7 @@ def stored_tensors(folder: ModelFolder) -> dict[str, Tensor]:
         if pickled:
             raise ConfigError(
                 f"{folder.path} has no *.safetensors, and {pickled[0]} is not read, because a pickle can run code; convert it "
-                "where you trust it: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of transformers"
+                f"where you trust it: {CONVERSION}"
             )
         raise ConfigError(f"{folder.path} has no *.safetensors; omit --weights, or download the whole model")
     for file in folder.path.glob("*.safetensors"):

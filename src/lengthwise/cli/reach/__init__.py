@@ -20,7 +20,7 @@ from lengthwise.cli.options import (
     require_path,
 )
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import one_line, print_json, stdout
+from lengthwise.cli.printing import one_line, print_json, stdout, warn_of_untested_transformers
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
 from lengthwise.reach.plan import OWN, TEXT, Plan, parse_lengths
@@ -131,7 +131,7 @@ def _measured(path: str, options: ReachOptions, place: Place) -> "Results":
     from lengthwise.reach.model import use_process
 
     use_process(options.threads)
-
+    warn_of_untested_transformers()
     with ExitStack() as stack:
         if loading.is_run(path):
             store = stack.enter_context(place.open())

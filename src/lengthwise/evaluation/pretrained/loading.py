@@ -40,6 +40,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 POSITION_SETTINGS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
 MAX_JSON_BYTES = 64 << 20  # of a settings file; the index of a model with 10^5 tensors has 10^7
+CONVERSION = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of transformers"
+"""How to write the weights of a folder as safetensors."""
 TOLERANCE = 1000  # machine epsilons by which the logits of two rows may differ where the model's inputs are the same
 
 
@@ -169,8 +171,9 @@ def _require_files(path: Path) -> None:
             raise ConfigError(f"{file} is not a regular file; download the whole folder again")
     if not any(path.glob("*.safetensors")):
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
-        reason = f" ({pickled[0]} is not read, because a pickle can run code)" if pickled else ""
-        raise ConfigError(f"{path} has no *.safetensors{reason}; download or convert the weights as safetensors")
+        reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
+        how = f"; convert it where you trust it: {CONVERSION}" if pickled else "; download the whole folder again"
+        raise ConfigError(f"{path} has no *.safetensors{reason}{how}")
     if not any((path / name).exists() for name in TOKENIZER_FILES):
         raise ConfigError(
             f"{path} has no tokenizer ({', '.join(TOKENIZER_FILES[:2])}, ...); copy the one that the model was trained with "

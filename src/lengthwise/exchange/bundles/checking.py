@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lengthwise.exchange.bundles.layout import (
     FILES,
@@ -28,6 +28,7 @@ from lengthwise.store.columns import check_cells
 from lengthwise.store.transfer import TABLES
 from lengthwise.values import ConfigError
 
+MOST_OF_PART = 2**20  # bytes that are read at once
 DAMAGED = (OSError, EOFError, ValueError, RuntimeError, OverflowError, struct.error, zipfile.BadZipFile, zlib.error)
 _FILE = record({"rows": whole(low=0), "size": whole(low=0), "sha256": checks.hash256}, closed=True)
 _MANIFEST = record(
@@ -59,24 +60,29 @@ class Bundle:
                 raise _error(self.path, f"{name}, line {number}, {error}") from None
             yield row
 
-    def _line(self, name: str, file: IO[bytes]) -> bytes:
-        with damage_named(self.path, f"{name} is damaged"):
-            line = file.readline(MOST_OF_LINE)
-        if line and not line.endswith(b"\n"):
-            raise _error(self.path, f"{name} has been modified: a line has no end")
-        return line
-
     def _lines(self, name: str) -> Iterator[bytes]:
         """Yield the lines of a file. Raises `ConfigError` at the end if they are not those of the manifest."""
-        expected, digest, size, rows = self._manifest["files"][name], hashlib.sha256(), 0, 0
-        with damage_named(self.path, f"{name} is damaged"):
-            opened = self._file.open(name)
-        with opened as file:
-            while line := self._line(name, file):
+        digest, size, rows = hashlib.sha256(), 0, 0
+        with damage_named(self.path, f"{name} is damaged"), self._file.open(name) as file:
+            while line := file.readline(MOST_OF_LINE):
+                if not line.endswith(b"\n"):
+                    raise _error(self.path, f"{name} has been modified: a line has no end")
                 digest.update(line)
                 size, rows = size + len(line), rows + 1
                 yield line
-        if {"rows": rows, "size": size, "sha256": digest.hexdigest()} != expected:
+        self._require_unmodified(name, rows, size, digest.hexdigest())
+
+    def check_hash(self, name: str) -> None:
+        """Raise `ConfigError` unless a file is that of the manifest."""
+        digest, size, rows = hashlib.sha256(), 0, 0
+        with damage_named(self.path, f"{name} is damaged"), self._file.open(name) as file:
+            while part := file.read(MOST_OF_PART):
+                digest.update(part)
+                size, rows = size + len(part), rows + part.count(b"\n")
+        self._require_unmodified(name, rows, size, digest.hexdigest())
+
+    def _require_unmodified(self, name: str, rows: int, size: int, digest: str) -> None:
+        if {"rows": rows, "size": size, "sha256": digest} != self._manifest["files"][name]:
             raise _error(self.path, f"{name} has been modified: its size or hash is not that of {MANIFEST}")
 
 
@@ -160,8 +166,7 @@ def _manifest(path: Path, file: zipfile.ZipFile) -> dict[str, Any]:
 def _check_rows(bundle: Bundle) -> None:
     """Read all files once. Hashes come first, so that a modified file is named as such whatever was modified in it."""
     for name in FILES:
-        for _ in bundle._lines(name):
-            pass
+        bundle.check_hash(name)
     references = References(bundle.study)
     for name, table in FILES.items():
         rows = bundle._cells(name, table, check=True)
