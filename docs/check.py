@@ -49,9 +49,7 @@ def uneven_tables(root: Path) -> list[str]:
         for line in re.sub(FENCED, "", page.read_text(encoding="utf-8"), flags=re.M | re.S).splitlines():
             above, cells = cells, len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
             if above and cells and cells != above:
-                uneven.append(
-                    f"{page.relative_to(root)}: row with another number of cells than the one above: {line[:60]}"
-                )
+                uneven.append(f"{page.relative_to(root)}: not as many cells as in the row above: {line[:60]}")
     return uneven
 
 
@@ -80,10 +78,7 @@ def missing_commands(root: Path) -> list[str]:
 
 def main() -> int:
     wrong = broken_links(ROOT) + uneven_tables(ROOT) + missing_commands(ROOT)
-    print(
-        "\n".join(wrong)
-        or "every link leads somewhere, every table is complete, and every command that is named exists"
-    )
+    print("\n".join(wrong) or "every link leads somewhere, every table is complete, and every named command exists")
     return 1 if wrong else 0
 
 

@@ -416,7 +416,7 @@ def test_uneven_tables_are_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     table, code = "| a | b |\n|---|---|\n| 1 | \\|x\\| |\n| 2 |\n", "```\n| a |\n| b | c |\n```\n"
     (tmp_path / "README.md").write_text(f"{table}\n| c |\n|---|\n{code}")
-    found = ["README.md: row with another number of cells than the one above: | 2 |"]
+    found = ["README.md: not as many cells as in the row above: | 2 |"]
     assert check.uneven_tables(tmp_path) == found
 
 
