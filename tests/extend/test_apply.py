@@ -124,6 +124,30 @@ def test_a_kind_of_layers_whose_encoding_stays_keeps_its_settings(tmp_path: Path
     assert found["full_attention"]["rope_type"] == "yarn" and found["full_attention"]["factor"] == 8
 
 
+@pytest.mark.parametrize(
+    ("first", "method", "form", "label"),
+    [
+        ("dynamicyarn", "yarn:factor=4", "native", "YaRN(base=500.0, layout=half"),
+        ("fire", "alibi", "lengthwise", "ALiBi"),
+        ("dynamicyarn", "rope*2+nope", "lengthwise", "RoPE(base=500.0, layout=half)"),
+    ],
+)
+def test_a_model_with_our_encoding_is_extended_again(
+    first: str, method: str, form: str, label: str, tmp_path: Path
+) -> None:
+    """A rotation inherits from the encoding that the model has. The model in memory stays as it is."""
+    model = model_of("llama")
+    use(model, choice_for(model, first))
+    with torch.no_grad():
+        before = model(text(), use_cache=False).logits
+        found, loaded = written(model, method, tmp_path / "out")
+        assert found == form and own_choice(loaded).label.startswith(label)
+        assert torch.equal(model(text(), use_cache=False).logits, before)
+        other, choice = model_of("llama"), choice_for(model, method)
+        expected = use(other, choice)(text(), use_cache=False).logits
+        torch.testing.assert_close(loaded(text(), use_cache=False).logits, expected, rtol=1e-4, atol=2e-4)
+
+
 @pytest.mark.parametrize(("kind", "form"), [("phi3", "native"), ("llama", "lengthwise")])
 def test_only_phi3_computes_longrope(kind: str, form: str, tmp_path: Path) -> None:
     model = other_model(kind, pad_token_id=0)

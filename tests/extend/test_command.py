@@ -341,10 +341,13 @@ def test_bad_input(words: tuple[str, ...], message: str, place: Path, capfd: pyt
     assert sorted(path.name for path in place.iterdir()) == before
 
 
-def test_a_folder_with_our_encoding_is_not_extended_again(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("tiny", "--methods", "nope", *MEASURED, "--out", "new") == 0
-    said = refused(capfd, "new", "--methods", "yarn:factor=2", *MEASURED, "--out", "again")
-    assert "has an encoding of lengthwise already" in said
+def test_a_folder_with_our_encoding_is_extended_again(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("tiny", "--methods", "dynamicntk", *MEASURED, "--out", "new") == 0
+    assert run("new", "--methods", "yarn:factor=2", *MEASURED, "--json", "--out", "again") == 0
+    assert json.loads(Path("again/config.json").read_text())["model_type"] == "llama"
+    assert run("tiny", "--methods", "nope", *MEASURED, "--out", "dropped") == 0
+    said = refused(capfd, "dropped", "--methods", "yarn:factor=2", *MEASURED, "--out", "third")
+    assert "the model has no positions in any layer, so yarn:factor=2 would change nothing" in said
 
 
 def test_an_untested_version_of_transformers_has_one_warning(

@@ -159,3 +159,9 @@ def test_lm_evaluation_harness_gives_the_same_cross_entropy(tmp_path: Path) -> N
             logits = model(tokens_of[:, :-1])[0]
         expected = -torch.nn.functional.cross_entropy(logits, tokens_of[0, 1:], reduction="sum").item()
         assert value == pytest.approx(expected, rel=1e-5)
+
+
+def test_lm_evaluation_harness_cuts_at_the_training_length_unless_told_otherwise(tmp_path: Path) -> None:
+    harness, _, _ = exported(choose(Text), tmp_path / "model")
+    assert harness.max_length == 128
+    assert type(harness)(pretrained=harness.model, tokenizer=harness.tokenizer, device="cpu").max_length == 8

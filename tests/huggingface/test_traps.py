@@ -117,6 +117,32 @@ def test_rope_parameters_that_were_changed_after_loading() -> None:
         assert torch.equal(unuse(model)(x).logits, before)
 
 
+def test_a_rope_type_of_somebody_else_is_refused() -> None:
+    """transformers takes any type that is in a dictionary of the process, and saves its name."""
+    model, x = model_of("llama"), tokens()
+    model.config.rope_parameters = {"rope_type": "mine", "rope_theta": 500.0}
+    with pytest.raises(ConfigError, match="mine"):
+        use(model)
+    assert use(model, "rope:base=500,layout=half")(x).logits.isfinite().all()
+
+
+@torch.no_grad()
+def test_angles_are_not_rounded_to_the_type_of_a_model() -> None:
+    """transformers rounds cosines and sines to bfloat16, and a model that was cast has rounded frequencies."""
+    x, first = tokens(), 20_000
+    own = {"max_position_embeddings": 40_000, "num_hidden_layers": 1}
+    positions = torch.arange(first, first + x.shape[1])[None]
+
+    def change(model: Any) -> float:
+        """The change of the logits if all positions are shifted, relative to the largest logit."""
+        near, far = (model(x, position_ids=ids, use_cache=False).logits for ids in (positions - first, positions))
+        return float((near - far).abs().max() / near.abs().max())
+
+    eps = torch.finfo(torch.bfloat16).eps
+    assert change(model_of("llama", **own).bfloat16()) > 2 * eps, "transformers computes exact angles now"
+    assert change(use(model_of("llama", **own).bfloat16())) <= eps
+
+
 def test_parameters_get_a_gradient() -> None:
     """A rotary embedding of transformers runs under no_grad, so frequencies that are parameters would not be trained."""
     model = use(model_of("llama"), choose(FIRE)).train()

@@ -220,9 +220,23 @@ def test_methods_of_our_models() -> None:
 def test_methods_that_a_model_cannot_have() -> None:
     with pytest.raises(ConfigError, match="there is no encoding 'ropee'"), applied(model_of("llama"), "ropee"):
         pass
-    replaced = use(model_of("llama"), "alibi")
-    with pytest.raises(ConfigError, match="has an encoding of lengthwise already"), applied(replaced, "rope"):
+    replaced = use(model_of("llama"), "nope")
+    with (
+        pytest.raises(ConfigError, match="no positions in any layer, so rope would change nothing"),
+        applied(replaced, "rope"),
+    ):
         pass
+
+
+@torch.no_grad()
+def test_a_model_with_an_encoding_of_ours_gets_another_one_for_a_while() -> None:
+    model, x = use(model_of("llama").bfloat16(), "fire"), torch.arange(2, 22)[None]
+    for parameter in model.model.position_encodings.parameters():
+        parameter.normal_(generator=torch.Generator().manual_seed(2))
+    before = model(x).logits
+    with applied(model, "alibi"):
+        assert torch.equal(model(x).logits, use(model_of("llama").bfloat16(), "alibi")(x).logits)
+    assert torch.equal(model(x).logits, before)
 
 
 def test_position_limits() -> None:

@@ -105,6 +105,27 @@ def test_runs_of_two_studies_side_by_side(page: Any, address: str, store: Store)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("device", ["keyboard", "mouse"])
+def test_a_press_is_not_lost_when_the_page_changes(page: Any, address: str, store: Store, device: str) -> None:
+    running = key(1, 3)
+    show(page, f"{address}/study?name=first")
+    box = page.locator(f"#run-{running} .choose")
+    if device == "keyboard":
+        box.focus()
+        page.keyboard.down("Space")
+    else:
+        box.hover()
+        page.mouse.down()
+    advance(store, running, 700)
+    page.wait_for_timeout(3500)
+    assert "step 100 of 1,000" in page.inner_text("#progress"), "the page waits for the release"
+    page.keyboard.up("Space") if device == "keyboard" else page.mouse.up()
+    page.wait_for_url(f"{address}/study?name=first&runs={running}")
+    assert box.is_checked()
+    page.wait_for_selector("#progress:has-text('step 700 of 1,000')")
+
+
+@pytest.mark.slow
 def test_the_page_waits_for_a_store_that_is_gone(page: Any, address: str, store: Store, folder: Path) -> None:
     show(page, address)
     store.close()

@@ -24,7 +24,7 @@ from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unus
 from lengthwise.huggingface.angles import compare_angles
 from lengthwise.huggingface.description import layer_groups
 from lengthwise.huggingface.folder import read_folder
-from lengthwise.huggingface.replacement import encoding_of, head_dim_of, layout_of, train_length_of
+from lengthwise.huggingface.replacement import head_dim_of, layout_of, train_length_of, without_encoding
 from lengthwise.models.conversion import rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 
@@ -63,14 +63,12 @@ def extended_length(model: Any, method: str) -> int:
 
 def require_applicable(model: Any, method: str) -> None:
     """Raise `ConfigError` if a model cannot have the encoding of a method."""
-    if encoding_of(model) is not None:
-        raise ConfigError(
-            "the model has an encoding of lengthwise already, and cannot get another one; extend the model that it was made from"
-        )
+    choice = choice_for(model, method)
     if isinstance(model, LengthwiseForCausalLM):
-        rebuilt(model, choice_for(model, method))
-    else:
-        use(model, choice_for(model, method))
+        rebuilt(model, choice)
+        return
+    with without_encoding(model):
+        use(model, choice)
         unuse(model)
 
 
@@ -100,14 +98,21 @@ def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, fo
     `seed`: of the parameters of an encoding that has some. `longest`: the length that the model will be trained for, if the
     method has no factor. What was written is loaded again, and must give the same logits as the model in memory.
     """
-    model, dtype = pretrained.model, str(pretrained.model.dtype).removeprefix("torch.")
-    choice = choice_for(model, method)
-    torch.manual_seed(seed)
+    model, choice = pretrained.model, choice_for(pretrained.model, method)
     if isinstance(model, LengthwiseForCausalLM):
-        other = rebuilt(model, choice)
-        write_folder(other, pretrained.folder, folder, None, dtype)
+        torch.manual_seed(seed)
+        dtype = str(model.dtype).removeprefix("torch.")
+        write_folder(rebuilt(model, choice), pretrained.folder, folder, None, dtype)
         return OWN_TYPE
     extended = max(extended_length(model, method), longest if factor_of(choice) is None else 0)
+    with without_encoding(model):
+        return _write_choice(pretrained, choice, seed, extended, folder)
+
+
+def _write_choice(pretrained: Pretrained, choice: Choice, seed: int, extended: int, folder: Path) -> str:
+    """Write a model that has none of our encodings with a choice, and return its form. `seed`: of its parameters."""
+    model, dtype = pretrained.model, str(pretrained.model.dtype).removeprefix("torch.")
+    torch.manual_seed(seed)
     config = native_config(model, choice, extended)
     use(model, choice)
     try:
@@ -207,7 +212,7 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
     Layers without an encoding, and kinds of layers whose encoding stays the same, keep their settings.
     """
     parameters, own = getattr(model.config, "rope_parameters", None), own_choice(model)
-    if not parameters or own is None or encoding_of(model) is not None:
+    if not parameters or own is None:
         return None
     if any(layer.layer.given for layer in choice.layers):  # temperatures and sinks
         return None

@@ -1,7 +1,8 @@
 """`use` and `unuse`: put an encoding into a model of transformers in place of its own, and restore the model."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -177,6 +178,28 @@ def unuse(model: Any) -> Any:
     del decoder.position_encodings, decoder._lengthwise_replaced, model.save_pretrained
     _set_implementation(model, replaced.implementation)
     return model
+
+
+@contextmanager
+def without_encoding(model: Any) -> Iterator[None]:
+    """Remove the encoding that `use` has put into a model, if there is one, and put it back at the end with its parameters."""
+    choice = encoding_of(model)
+    if choice is None:
+        yield
+        return
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    trained = decoder.position_encodings
+    unuse(model)
+    try:
+        yield
+    finally:
+        use(model, choice)
+        tensors = {**dict(trained.named_parameters()), **dict(trained.named_buffers())}
+        for name, tensor in (
+            *decoder.position_encodings.named_parameters(),
+            *decoder.position_encodings.named_buffers(),
+        ):
+            tensor.data = tensors[name].data
 
 
 def save(model: Any, save_directory: Any, *arguments: Any, **options: Any) -> None:

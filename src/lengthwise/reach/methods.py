@@ -11,9 +11,9 @@ import torch
 
 from lengthwise.config import Choice, ConfigError, alternate
 from lengthwise.config.layers import split_layers
-from lengthwise.encodings import ENCODINGS
+from lengthwise.encodings import ENCODINGS, NoPE
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
-from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding
+from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding, without_encoding
 from lengthwise.huggingface.saved import saved_choice
 from lengthwise.reach.grouped import without_copies
 from lengthwise.reach.plan import OWN
@@ -57,7 +57,11 @@ def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Cho
     if layers is not None:
         choice.require_layers(layers)
         period = min(period, layers)
-    pairs = ((texts[n % len(texts)], own.layers[n % len(own.layers)]) for n in range(period))
+    pairs = [(texts[n % len(texts)], own.layers[n % len(own.layers)]) for n in range(period)]
+    if all(layer.cls is NoPE for _, layer in pairs) and any(_rotates(ENCODINGS.parse(text)) for text, _ in pairs):
+        raise ConfigError(
+            f"the model has no positions in any layer, so {method} would change nothing; name another method, such as alibi"
+        )
     return alternate(*(_inherit(ENCODINGS.parse(text), layer, text) for text, layer in pairs))
 
 
@@ -74,9 +78,13 @@ def layer_texts(method: str) -> list[str]:
     return texts
 
 
+def _rotates(choice: Choice) -> bool:
+    return "base" in dict(choice.settings)
+
+
 def _inherit(choice: Choice, own: Choice, method: str) -> Choice:
     settings, found = dict(choice.settings), dict(own.settings)
-    if "base" in settings and not found:
+    if _rotates(choice) and own.cls is NoPE:
         return own  # a layer without positions stays one
     for name in INHERITED:
         if name in settings and name in found and not re.search(rf"[:,(]\s*{name}\s*=", method):
@@ -96,18 +104,16 @@ def applied(model: Any, method: str, seed: int = 0) -> Iterator[Any]:
     elif method == OWN:
         with without_copies(model):
             yield model
-    elif encoding_of(model) is not None:
-        raise ConfigError(
-            "the model has an encoding of lengthwise already, so it can only be measured as it is; omit --methods"
-        )
     elif isinstance(model, LengthwiseForCausalLM):
         yield _rebuilt(model, choice_for(model, method))
     else:
-        use(model, choice_for(model, method))
-        try:
-            yield model
-        finally:
-            unuse(model)
+        choice = choice_for(model, method)
+        with without_encoding(model):
+            use(model, choice)
+            try:
+                yield model
+            finally:
+                unuse(model)
 
 
 def _rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausalLM:

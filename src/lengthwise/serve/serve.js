@@ -183,6 +183,14 @@
 
   let asking = null; // the request that is under way
 
+  // What is replaced while a key or a button is held on it would never hear of its release, so updates wait until then.
+  let released = Promise.resolve();
+  let release = () => {};
+  for (const event of ["keydown", "pointerdown"])
+    document.addEventListener(event, () => (release(), (released = new Promise((resolve) => (release = resolve)))), true);
+  for (const event of ["keyup", "pointerup", "pointercancel", "blur"])
+    window.addEventListener(event, () => setTimeout(release), true); // the click comes after the pointer is up
+
   // The edge of a table fades while there are more columns to the right.
   function markTables() {
     for (const box of all(".scroll")) box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
@@ -204,6 +212,8 @@
         say("");
         if (failed !== undefined || (waiting !== undefined && answer.status !== 202)) location.reload();
         else if (text && waiting === undefined) {
+          await released;
+          if (asking !== own) return;
           tag = answer.headers.get("ETag");
           await update(text);
         }
