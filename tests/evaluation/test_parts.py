@@ -43,7 +43,7 @@ def scored(one: Run, **settings: Any) -> tuple[list[Score], list[int]]:
     return scores, sizes
 
 
-@pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", slow_with_other_numbers(ENCODINGS), ids=lambda make: make.__name__)
 def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
     """Of every encoding. Where the current length changes what is computed, there are no parts."""
     settings = {"max_length": 128} if make.__name__ == "Learned" else {}
