@@ -18,6 +18,7 @@ from lengthwise.store import open_store
 from lengthwise.studies import Study
 from lengthwise.tasks import Text
 from lengthwise.training import build
+from tests.other_numbers import slow_with_other_numbers
 
 TEXT = choose(Text, path="python:manual", chunk=128)
 CONFIG = EvaluationConfig(lengths=(128,), tokens=256)
