@@ -358,7 +358,10 @@ def pytest(environment: Environment, markers: str, arguments: list[str], more_th
     workers = min(cores, 4) + more_than_cores
     command = [str(environment.python), "-m", "pytest", "-n", str(workers), "-m", markers, "--timeout", "300",
                "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
-    become(command, variables(environment, OMP_NUM_THREADS="1"))
+    env = variables(environment, OMP_NUM_THREADS="1")
+    # The workers and the hundreds of processes that tests start would each compile the tests and the package again.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    become(command, env)
 
 
 def check(environment: Environment) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; several workers share the cores
 
 import hypothesis
+import jaxtyping
 import pytest
 
 # A job that a shell started in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
@@ -39,6 +41,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """The garbage collector need not search the collected tests, which stay until the end."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def type_checks_of_some_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check types at run time only in one of four tests, because in many tests the checks take longer than all else.
+
+    Each function that is checked runs in many tests, so some of them run with the checks.
+    """
+    jaxtyping.config.update("jaxtyping_disable", zlib.crc32(request.node.nodeid.encode()) % 4 != 0)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(autouse=True)

@@ -118,7 +118,7 @@ def test_the_rows_of_a_study(
     study_rows, results = benchmark("study_rows"), tmp_path / "results"
     monkeypatch.setattr(benchmark("record"), "RESULTS", tmp_path)
     (tmp_path / "study.py").write_text(STUDY)
-    assert main(["run", str(tmp_path / "study.py"), "--results", str(results), "--workers", "1"]) == 0
+    assert main(["run", str(tmp_path / "study.py"), "--results", str(results), "--on", "inline"]) == 0
     capsys.readouterr()
     study_rows.main(["tiny: rows", "--results", str(results), "--name", "rows"])
     kept = json.loads((tmp_path / "rows.json").read_text())

@@ -169,8 +169,18 @@ MODULES = [
 ]
 
 
+def test_imports_load_no_torch() -> None:
+    """One after the other, so that one process is enough."""
+    code = (
+        f"import importlib, sys\nfor m in {MODULES}: importlib.import_module(m); 'torch' in sys.modules and sys.exit(m)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
-def test_import_loads_no_torch(module: str) -> None:
+def test_each_import_by_itself_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; print(sorted(m for m in sys.modules if m.split('.')[0] == 'torch'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

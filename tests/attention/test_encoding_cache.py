@@ -14,6 +14,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
+from tests.other_numbers import slow_with_other_numbers
 
 HEADS, DIM = 4, 8
 MADE_FOR = {"num_heads": HEADS, "head_dim": DIM, "d_model": HEADS * DIM, "train_length": 64}
@@ -46,7 +47,7 @@ def packed(keys):
     return torch.tensor([[0] * 9 + [1] * (keys - 9)])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_with_other_numbers(NAMES))
 @torch.no_grad()
 def test_steps_have_the_same_bits(name):
     encoding, cache = made(name), EncodingCache()

@@ -197,7 +197,7 @@ def test_the_same_in_a_process_of_its_own(apart: Call, place: Path, words: list[
 
 
 def test_some_in_a_process_of_its_own(apart: Call, place: Path) -> None:
-    plainly(apart("run", "raises.py"), "raises.py, line 3: TypeError")
+    plainly(apart("list", "encodings", "--plugin", "raises.py"), "raises.py, line 3: TypeError")
     plainly(apart("run", "x.py", "--wokers", "2"), "Did you mean --workers?")
 
 
@@ -262,7 +262,7 @@ def test_signals_that_a_package_swallows_while_it_is_imported(
         f"import signal\ntry:\n    signal.raise_signal({number:d})\nexcept KeyboardInterrupt:\n    pass\n"
         "raise ImportError('cannot load module more than once per process')\n"
     )
-    ran = apart("run", "swallows.py")
+    ran = apart("list", "encodings", "--plugin", "swallows.py")
     assert (ran.code, ran.out, ran.err) == (code, "", STOPPED)
 
 
@@ -338,8 +338,10 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
     assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
 
 
-def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Path) -> None:
-    """As a shell runs it: a process of its own, which starts a worker process."""
+@pytest.mark.parametrize("way", ["here", pytest.param("apart", marks=pytest.mark.slow)])
+def test_a_failed_run_is_named_and_the_exit_code_is_1(way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """With a worker process; the slow test starts the command in a process of its own too, as a shell does."""
+    call = request.getfixturevalue(way)
     study = tmp_path / "faulty.py"
     study.write_text(
         "from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig\n"
@@ -352,7 +354,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Pat
         "    steps=5, batch_size=2), model=ModelConfig(d_model=16, num_layers=1, num_heads=2)),\n"
         "    evaluation=EvaluationConfig(lengths=(4, 8), examples=4))\n"
     )
-    ran = apart("run", study, "--results", tmp_path / "results", "--workers", 1)
+    ran = call("run", study, "--results", tmp_path / "results", "--workers", 1)
     assert ran.code == 1, ran.err
     assert "Traceback" not in ran.err
     assert "lengthwise: failed: Faulty on Copy, seed 0 (" in ran.err

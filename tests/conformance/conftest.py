@@ -1,10 +1,8 @@
 """Which forms each backend has promised to serve. Another refusal is a broken promise, whatever its words."""
 
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import pytest
 
 from lengthwise import native
@@ -38,17 +36,6 @@ SERVED: dict[str, set[type]] = {
     "reference": ALL,
     "flex": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
 }
-
-
-@pytest.fixture(autouse=True)
-def type_checks_of_some_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check types at run time only in one of four tests, because the checks take longer than the tests themselves.
-
-    All encodings share the functions that are checked, and every question is asked with the checks about several encodings.
-    """
-    jaxtyping.config.update("jaxtyping_disable", zlib.crc32(request.node.nodeid.encode()) % 4 != 0)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

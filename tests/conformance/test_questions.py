@@ -7,6 +7,7 @@ import pytest
 from lengthwise.conformance import QUESTIONS, Answer, EncodingCase, Verdict, backends_of
 from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.encodings import ENCODINGS
+from tests.other_numbers import OTHER_NUMBERS
 
 ASKED = [
     pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
@@ -19,10 +20,6 @@ ASKED = [
 # kind of effect: the quick tests ask it what is in attention/backends/test_flex.py. Encodings that return the same forms as
 # another one, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow tests (the quick ones decode all in
 # models/test_layer_settings.py).
-OTHER_NUMBERS = {
-    "PI", "NTKAware", "PRoPE", "NTKByParts", "YaRN", "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "KerpleLog", "KerplePower",
-    "Sandwich", "Llama4", "Ministral", "Beam", "MistralLarge4", "LogN", "ReRoPE", "DCA", "STRING",
-}  # fmt: skip
 QUICK = [
     pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
     for m, make in enumerate(ENCODINGS)

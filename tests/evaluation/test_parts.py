@@ -18,6 +18,7 @@ from lengthwise.store import open_store
 from lengthwise.studies import Study
 from lengthwise.tasks import Text
 from lengthwise.training import build
+from tests.other_numbers import slow_with_other_numbers
 
 TEXT = choose(Text, path="python:manual", chunk=128)
 CONFIG = EvaluationConfig(lengths=(128,), tokens=256)
@@ -43,7 +44,7 @@ def scored(one: Run, **settings: Any) -> tuple[list[Score], list[int]]:
     return scores, sizes
 
 
-@pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", slow_with_other_numbers(ENCODINGS), ids=lambda make: make.__name__)
 def test_parts_give_the_score_of_one_forward_pass(make: Any) -> None:
     """Of every encoding. Where the current length changes what is computed, there are no parts."""
     settings = {"max_length": 128} if make.__name__ == "Learned" else {}

@@ -77,7 +77,7 @@ def answers(model: Any) -> dict[str, torch.Tensor]:
         cache = DynamicCache(config=model.config)
         parts = [model(x[:, a:b], past_key_values=cache, use_cache=True).logits for a, b in ((0, 7), (7, 8), (8, 17))]
         found["cached"] = torch.cat(parts, 1)
-        options = {"max_new_tokens": 12, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+        options = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
         for name, more in {"greedy": {}, "beams": {"num_beams": 3}}.items():
             generated = model.generate(x, attention_mask=left, **options, **more)
             found[f"generated, {name}"] = generated.sequences

@@ -42,7 +42,7 @@ def test_the_trainer_trains_saves_and_continues(kind: str, tmp_path: Path) -> No
     examples = [{"input_ids": row, "labels": row} for row in tokens(24, 17)]
 
     def trainer(name: str, steps: int) -> Any:
-        settings = {"max_steps": steps, "save_steps": 3, "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+        settings = {"max_steps": steps, "save_steps": 2, "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
         arguments = TrainingArguments(
             str(tmp_path / name),
             per_device_train_batch_size=4,
@@ -53,16 +53,16 @@ def test_the_trainer_trains_saves_and_continues(kind: str, tmp_path: Path) -> No
         )
         return Trainer(models()[kind], arguments, train_dataset=examples)
 
-    whole = trainer("whole", 6)
+    whole = trainer("whole", 4)
     before = {n: p.clone() for n, p in whole.model.named_parameters()}
     losses = [whole.train().training_loss]
     assert all(not torch.equal(before[n], p) for n, p in whole.model.named_parameters()), "the encoding trains as well"
-    trainer("cut", 3).train()
-    continued = trainer("cut", 6)
-    losses.append(continued.train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-3")).training_loss)
+    trainer("cut", 2).train()
+    continued = trainer("cut", 4)
+    losses.append(continued.train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-2")).training_loss)
     assert all(loss > 0 for loss in losses)
     expected = whole.model.state_dict()
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "cut" / "checkpoint-6")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "cut" / "checkpoint-4")
     for name, value in loaded.state_dict().items():
         torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6)
 

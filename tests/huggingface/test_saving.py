@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from lengthwise.huggingface import unuse, use
 from tests.huggingface.models import FAMILIES, model_of, tokens
+from tests.other_numbers import slow_with_other_numbers
 
 
 def trained(model: Any) -> Any:
@@ -29,7 +30,7 @@ def trained(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("encoding", list(ENCODINGS), ids=lambda make: make.__name__)
+@pytest.mark.parametrize("encoding", slow_with_other_numbers(ENCODINGS), ids=lambda make: make.__name__)
 def test_every_encoding_is_saved_and_loaded(encoding: Any, tmp_path: Path) -> None:
     settings = {"max_length": 64} if encoding is Learned else {}
     model = trained(use(model_of("llama"), choose(encoding, **settings)))

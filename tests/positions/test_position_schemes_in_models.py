@@ -7,6 +7,7 @@ from lengthwise.config import ModelConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.models import Decoder
 from lengthwise.positions import Digits, Randomized, Shift, Skip
+from tests.other_numbers import slow_with_other_numbers
 
 TOKENS = torch.tensor([list(b"12+345=975;"), list(b"a1b22c333d4")])
 POSITION_SCHEMES = [Randomized(max_length=60), Shift(max_shift=9), Skip(target_length=60), Digits(max_offset=5)]
@@ -18,7 +19,7 @@ def model(make: type, backend: str) -> Decoder:
     return Decoder(config, choose(make), vocab_size=257, output_size=257, train_length=8, backend=backend).eval()
 
 
-@pytest.mark.parametrize("make", [*ENCODINGS], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", slow_with_other_numbers(ENCODINGS), ids=lambda make: make.__name__)
 @torch.no_grad()
 def test_any_encoding_takes_any_positions(make):
     fast, plain = model(make, "auto"), model(make, "reference")

@@ -25,7 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TINY_RUN = ("--steps", "2", "--seeds", "1", "--d-model", "16", "--num-layers", "2")
+TINY_RUN = ("--steps", "2", "--seeds", "1", "--d-model", "16", "--num-layers", "2", "--on", "inline")
 SMALL = ("--text", "text.txt", "--lengths", "256,512", "--examples", 2, "--depths", 2, "--tasks", "text,needle")
 
 

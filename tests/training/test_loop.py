@@ -99,7 +99,7 @@ def test_checkpointing_changes_no_bit(every, tmp_path):
     assert bits(often) == bits(train(run, tmp_path / "never"))
 
 
-@pytest.mark.parametrize(("steps", "stops"), [(12, 5), (433, 300)])
+@pytest.mark.parametrize(("steps", "stops"), [(12, 5), (211, 150)])
 def test_reports_have_each_point_of_the_curve_once(steps, stops, tmp_path, monkeypatch):
     """After a stop, the first report has all points from the checkpoint."""
     monkeypatch.setattr("lengthwise.training.progress.Reporter.is_due", lambda self, last=False: True)

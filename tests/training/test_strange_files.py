@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -119,9 +120,16 @@ def odd_facts() -> list[tuple[str, Any]]:
     return [(name, text) for name in ("format", "key", "made_with", "state") for text in texts]
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("stopped")
+    stopped_at(3, place)
+    return place / "checkpoint-00000003.safetensors"
+
+
 @pytest.mark.parametrize(("name", "text"), odd_facts(), ids=lambda value: str(value)[:30])
-def test_strange_facts_of_a_checkpoint(tmp_path: Path, name: str, text: str | None) -> None:
-    stopped_at(3, tmp_path)
+def test_strange_facts_of_a_checkpoint(tmp_path: Path, checkpoint: Path, name: str, text: str | None) -> None:
+    shutil.copy(checkpoint, tmp_path)
     change(tmp_path / "checkpoint-00000003.safetensors", facts=lambda facts: put(facts, name, text))
     answered(lambda: train(RUN, tmp_path))
 
