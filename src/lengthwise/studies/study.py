@@ -25,6 +25,7 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
 from lengthwise.positions.contract import require_consistent as require_consistent_positions
+from lengthwise.store import Store
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
@@ -49,6 +50,7 @@ class Study:
     """A question and the runs that answer it, with the expected result and the cost, which are written before it runs.
 
     `evaluation`: one for all runs, or one per task name (`{"Text": ..., "Copy": ...}`). `source`: the study's file.
+    `then`: a function of the store that returns the next stage, a study that `lengthwise run` executes when this one is complete.
     `published`: numbers of a publication that the report shows beside the measured ones, as `{"source": ..., "about": ...,
     "scores": {task: {encoding: score}}, "ranks": {encoding: rank}}` with the labels of tasks and encodings. `scores` are means over
     all lengths longer than training, and `ranks` are mean reciprocal ranks.
@@ -63,6 +65,7 @@ class Study:
     evaluation: EvaluationConfig | Mapping[str, EvaluationConfig]
     published: Mapping[str, Any] | None = None
     source: Path | None = field(default=None, compare=False)
+    then: "Callable[[Store], Study] | None" = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
@@ -80,6 +83,15 @@ class Study:
         if isinstance(self.evaluation, EvaluationConfig):
             return self.evaluation
         return self.evaluation[run.task.name]
+
+    def following(self, store: Store) -> "Study | None":
+        """Return the next stage, with the source and the command of this study, or None if there is none."""
+        if self.then is None:
+            return None
+        study: Any = self.then(store)
+        if not isinstance(study, Study):
+            raise ConfigError(f"study {self.name!r}: `then` must return a Study, got {study!r}")
+        return dataclasses.replace(study, source=self.source, command=study.command or self.command)
 
     def check(self) -> None:
         """Raise `ConfigError` for the first run that cannot be trained or evaluated, before anything trains.
