@@ -32,13 +32,15 @@ Expectation (written before the first run), from what the papers claim:
 - Counting: CoPE (claims to count) leads at twice the length; nothing is above the constant answer by more than 0.1 at eight times.
 Outcome: not run yet.
 Cost: about 80 minutes of two CPU cores. This is an estimate from 19 trainings on one of two busy cores, of 400 steps (300 on
-text), which are 2/3 of the steps here. One RoPE model of each task took 5.3, 3.5, 3.2, 4.1, 8.8, 3.0 and 4.0 s (text, both copies, recall, addition,
-state, counting), together 32 s, so 48 s with the steps here. Relative to RoPE, text took DAPE 4.7 times as long, Shaw 4.0, CoPE 3.4,
-StickBreaking 3.0, GrapeAP 2.6, SelectiveRoPE 2.2, FIRE 1.3 and ALiBi 1.2; on addition, the factors of four of them are similar.
-With 20 for these six slow ones, 14 for four others that were not measured, and 1.25 for each of 22 more, all 32 trained encodings
-cost 62 times as much as RoPE: 2,970 s. The first stage trains two rates for half of the steps, the second two seeds: three times
-that, 8,900 s. Evaluations of RoPE take 1.5 s for all tasks, and up to 30 s if answers are decoded slowly (SelectiveRoPE on addition):
-about 650 s; starting 1,064 runs takes about 320 s. The sum is 9,900 s, 82 minutes of two cores, of which the first stage has 27.
+text), which are 2/3 of the steps here. One RoPE model of each task took 5.3, 3.5, 3.2, 4.1, 8.8, 3.0 and 4.0 s (text, both copies,
+recall, addition, state, counting), together 32 s, so 48 s with the steps here. Relative to RoPE, text took DAPE 4.7 times as
+long, Shaw 4.0, CoPE 3.4, StickBreaking 3.0, GrapeAP 2.6, SelectiveRoPE 2.2, FIRE 1.3 and ALiBi 1.2; on addition, CoPE 3.5,
+StickBreaking 3.4, GrapeAP 2.8 and SelectiveRoPE 1.7. With 20 for the six slow ones, 14 for four others that were not measured, and
+1.25 for each of 22 more, all 32 trained encodings cost 62 times as much as RoPE: 2,970 s. The first stage trains two rates for half
+of the steps, the second two seeds: three times that, 8,900 s. Evaluations of RoPE take 1.5 s for all tasks; some encodings decode
+the answers of the scratchpad slowly (SelectiveRoPE in 28 s). We assume 650 s for all evaluations,
+and 0.3 s to start each of the 1,064 runs.
+The sum is 9,900 s, 82 minutes of two cores, of which the first stage has 27.
 Command: lengthwise run studies/encodings_2026/small.py --workers 2
 """
 

@@ -32,6 +32,15 @@ class Store:
         return []
 
 
+@pytest.fixture(scope="module")
+def stages() -> tuple[Study, Study]:
+    """The study of the learning rates, and the comparison that follows."""
+    rates = load(FILE)
+    following = rates.following(Store(rates))  # type: ignore[arg-type]
+    assert following is not None
+    return rates, following
+
+
 @pytest.mark.parametrize("path", [FILE, STUDIES / "coupling" / "small.py"], ids=str)
 def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
@@ -43,10 +52,8 @@ def test_a_study_can_be_run(path: Path) -> None:
     assert study.command.startswith(command)
 
 
-def test_every_encoding_is_on_every_task_with_its_own_learning_rate() -> None:
-    rates = load(FILE)
-    following = rates.following(Store(rates))  # type: ignore[arg-type]
-    assert following is not None
+def test_every_encoding_is_on_every_task_with_its_own_learning_rate(stages: tuple[Study, Study]) -> None:
+    rates, following = stages
     seeds = {run.seed for run in rates.runs}
     assert seeds == {100}
     assert not seeds & {run.seed for run in following.runs}
@@ -61,21 +68,16 @@ def test_every_encoding_is_on_every_task_with_its_own_learning_rate() -> None:
         assert max(evaluation.lengths) == 8 * run.training.train_length
 
 
-def test_every_encoding_is_valid_on_one_task() -> None:
+def test_every_encoding_is_valid_on_one_task(stages: tuple[Study, Study]) -> None:
     """Trained or evaluated at up to eight times the length, without training anything."""
-    rates = load(FILE)
-    following = rates.following(Store(rates))  # type: ignore[arg-type]
-    assert following is not None
+    _, following = stages
     runs = tuple(run for run in following.runs if run.task.name == "Counting" and run.seed == 0)
     assert len(runs) == len([*ENCODINGS])
     dataclasses.replace(following, runs=runs, evaluation=following.evaluation_of(runs[0])).check()
 
 
 @pytest.mark.slow
-def test_every_run_is_valid() -> None:
+def test_every_run_is_valid(stages: tuple[Study, Study]) -> None:
     """Of each encoding on each task, without training."""
-    rates = load(FILE)
-    rates.check()
-    following = rates.following(Store(rates))  # type: ignore[arg-type]
-    assert following is not None
-    following.check()
+    for study in stages:
+        study.check()

@@ -8,6 +8,7 @@ import pytest
 
 from lengthwise.cli import main
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.store import open_store
 from lengthwise.studies import Study, best_runs, grid
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
@@ -87,6 +88,7 @@ study = Study(name="first", question="?", runs=tuple(RATES), evaluation=EVALUATI
 def test_run_goes_on_unless_a_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, results = tmp_path / "stages.py", str(tmp_path / "results")
     file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
+    open_store(results).close()
     for code, expected in ((0, ["first", "second"]), (1, ["first"])):
         executed: list[str] = []
 
