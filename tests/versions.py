@@ -22,7 +22,7 @@ from lengthwise.config import Choice, ConfigError, Registry, annotation, choose,
 from lengthwise.conformance import vectors
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, guesses, numbers
 from lengthwise.encodings import ENCODINGS
-from lengthwise.positions import POSITION_SCHEMES
+from lengthwise.positions import POSITION_SCHEMES, Coupled
 from lengthwise.tasks import TASKS, Addition, generator
 from lengthwise.tasks.base import Batch, Task
 from lengthwise.tasks.sequences import SequenceTask
@@ -161,9 +161,10 @@ def _label(choice: Choice) -> str:
 
 def of_position_scheme(make: type) -> Numbers:
     """The positions of sums and of bytes, in training and in evaluation, in one document and in two."""
-    sums = Addition()
+    sums, reversed_sums = Addition(), Addition(reverse=True, pad=True)
     rows = {
         "sums": (sums, sums.sample(generator(0), 2, 4).inputs),
+        "reversed sums": (reversed_sums, reversed_sums.sample(generator(0), 2, 4).inputs),
         "bytes": (None, torch.randint(44, 60, (2, 14), generator=generator(1))),
     }
     found: Numbers = {}
@@ -179,8 +180,10 @@ def of_position_scheme(make: type) -> Numbers:
                         continue
                     label = f"{_label(choice)}: {of_what}, {'training' if training else 'evaluation'}, {name}"
                     found[label] = ["consecutive" if positions is None else _digest(positions.tolist())]
+        scheme = choice.build()
+        scheme = scheme.for_task(reversed_sums) if make is Coupled else scheme
         found[f"{_label(choice)}: positions in all"] = [
-            choice.build().num_positions(20, training) for training in (True, False)
+            scheme.num_positions(20, training) for training in (True, False)
         ]
     return found
 

@@ -53,6 +53,38 @@ def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
         assert said in page.read_text()
 
 
+def test_compare_then_continues_from_every_trained_model(here: Call, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["compare", "rope", "--task", "copy:symbols=5", "--train-length", 4, "--steps", 10, "--batch-size", 4]
+    words += [
+        "--d-model",
+        8,
+        "--num-layers",
+        1,
+        "--num-heads",
+        1,
+        "--examples",
+        8,
+        "--results",
+        results,
+        "--on",
+        "inline",
+    ]
+    assert here(*words, "--then", "nope,yarn:factor=4", "--then-share", 0.2, "--name", "drope").code == 0
+    rows = json.loads(here("list", "runs", "--study", "drope", "--results", results, "--json").out)
+    assert {row["label"] for row in rows} == {
+        "RoPE",
+        "NoPE from RoPE (2 steps)",
+        "YaRN(factor=4.0) from RoPE (2 steps)",
+    }
+    assert here(*words, "--then", "string", "--name", "string").code == 0
+    rows = json.loads(here("list", "runs", "--study", "string", "--results", results, "--json").out)
+    assert {row["label"] for row in rows} == {"RoPE", "STRING from RoPE"}
+    ran = here(*words, "--then-share", 0.2)
+    assert ran.code == 2
+    assert "--then-share needs --then" in ran.err
+
+
 def test_compare_position_schemes(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]

@@ -61,17 +61,20 @@ def test_whatever_changes_the_training_changes_the_key(change):
 
 def test_every_field_of_a_run_is_in_its_identity():
     """A new field that were left out of the key would make two different trainings one."""
+    normed = ModelConfig(qk_norm=True)
     data = run(
+        model=normed,
         training=TrainingConfig(
             train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2), precision="bfloat16"
-        )
+        ),
     ).identity()
     other = TrainingConfig(train_length=8, train_examples=100, precision="float32")  # it takes no curriculum
-    fixed = run(training=other).identity()
+    fixed = run(model=normed, training=other).identity()
     assert set(run(parent=run()).identity()) == {f.name for f in dataclasses.fields(Run)} == set(data) | {"parent"}
     for name in ("model", "training"):
         known = {f.name for f in dataclasses.fields(getattr(run(), name))}
         assert set(data[name]) == set(fixed[name]) == known
+    assert "qk_norm" not in run().identity()["model"], "runs without it keep their keys"
 
 
 def test_a_mamba_has_its_own_settings_and_no_others():

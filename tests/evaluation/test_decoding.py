@@ -170,7 +170,7 @@ class Saying(nn.Module):
         logits[..., self.tokens[step]] = self.value
         return logits
 
-    def generate(self, prompts, steps, *, documents, stop):
+    def generate(self, prompts, steps, *, documents, positions, stop):
         said = prompts[:, :0]
         for step in range(min(steps, len(self.tokens))):
             said = torch.cat([said, self(prompts, step)[:, -1:].argmax(-1)], 1)
@@ -290,7 +290,9 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
     with pytest.raises(ConfigError, match="Text has no answers to decode; evaluate it with decode=False"):
         evaluate(Saying([0], 7), text, config, train_length=3, decode=True)
     random = choose(Randomized, max_length=60)
-    words = r"Thinking is scored by decoding, which needs the positions 0, 1, 2, \.\.\., but Randomized assigns other"
+    words = (
+        r"Thinking is scored by decoding, which needs the position of every token .*, but Randomized assigns positions"
+    )
     with pytest.raises(ConfigError, match=words):
         evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, positions=random)
     run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))

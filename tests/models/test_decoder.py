@@ -46,6 +46,24 @@ def test_parameters_are_counted_as_written_down():
     assert sum(p.numel() for p in decoder(LLAMA).parameters()) == 2 * v * c + 2 * per_layer + c
 
 
+def test_queries_and_keys_are_normalized_before_the_encoding():
+    """By hand: u / sqrt(mean(u^2) + 1e-6) times the layer's weights, for each head; v is unchanged."""
+    config = ModelConfig(**SMALL, num_kv_heads=2, qk_norm=True)
+    model, plain = decoder(config, RoPE), decoder(replace(config, qk_norm=False), RoPE)
+    block = model.blocks[0]
+    torch.nn.init.uniform_(block.q_norm.weight, 0.5, 2)
+    torch.nn.init.uniform_(block.k_norm.weight, 0.5, 2)
+    x = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    expected = plain.blocks[0].qkv_heads(x)
+    q, k, v = block.qkv_heads(x)
+    for found, part, norm in ((q, expected[0], block.q_norm), (k, expected[1], block.k_norm)):
+        by_hand = part / (part.square().mean(-1, keepdim=True) + 1e-6).sqrt() * norm.weight
+        torch.testing.assert_close(found, by_hand)
+    assert torch.equal(v, expected[2])
+    tokens = torch.randint(11, (2, 4), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model.generate(tokens, 5), model.generate(tokens, 5, cached=False))
+
+
 @pytest.mark.parametrize("config", [GPT, LLAMA])
 def test_without_an_encoding_order_shows_only_through_the_mask(config):
     """The last logits of NoPE with one layer do not depend on the order of what came before."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomized, Shift, Skip
+from lengthwise.positions import POSITION_SCHEMES, Consecutive, Coupled, Digits, Randomized, Shift, Skip
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomiz
         (Skip, {"target_length": 3, "chunks": 4}, "at most target_length 3, got 4"),
         (Digits, {"max_offset": -1}, "at least 0"),
         (Digits, {"zero": -1}, "at least 0"),
+        (Coupled, {"max_position": 0}, "at least 1"),
         *(
             (make, {name: number}, "must be at most 2,147,483,648, because positions are below it")
             for make, name in (
@@ -27,6 +28,7 @@ from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomiz
                 (Randomized, "max_length"),
                 (Digits, "max_offset"),
                 (Digits, "zero"),
+                (Coupled, "max_position"),
                 (Skip, "target_length"),
             )
             for number in (2**31 + 1, 10**13, 2**63 - 1, 2**70)

@@ -22,6 +22,7 @@ from lengthwise.positions import (
     Skip,
     consecutive,
 )
+from lengthwise.tasks import Addition
 
 DRAWN = [
     Randomized(max_length=40),
@@ -256,7 +257,8 @@ def test_a_position_scheme_says_what_it_is(make):
     assert ">>>" in text
     assert make.__name__ in schemes.__all__
     assert make.kind == "position scheme"
-    assert choose(make).build().num_positions(8, training=False) >= 8
+    scheme = choose(make).build().for_task(Addition(reverse=True))
+    assert scheme.num_positions(10, training=True) >= scheme.num_positions(10, training=False) >= 5
     assert all(p.annotation is not p.empty for p in settings_of(make).values())
     assert make.__init__ is not object.__init__
 

@@ -77,6 +77,10 @@ def test_every_run_of_the_extension_starts_from_a_trained_one() -> None:
     study = load(STUDIES / "fire" / "extension.py", {"seeds": "2", "factor": "8"})
     parents = {run.key for run in study.runs if run.parent is None}
     children = [run for run in study.runs if run.parent is not None]
-    assert {run.parent.key for run in children if run.parent} == parents
-    assert {run.training.train_length for run in children if run.training.steps} == {2048}
-    assert len(children) == 2 * (7 + 8)
+    dropped = {run.key: run for run in children if run.encoding.name == "NoPE"}
+    assert {run.parent.key for run in children if run.parent} - dropped.keys() == parents
+    tuned = [run for run in children if run.training.steps and run.key not in dropped]
+    assert {run.training.train_length for run in tuned} == {2048}
+    assert len(children) - len(dropped) == 2 * (7 + 4 + 8)
+    lengths = {(run.training.steps, run.training.train_length, run.model.qk_norm) for run in dropped.values()}
+    assert lengths == {(20, 256, False), (100, 256, False), (100, 256, True), (0, 256, False)}

@@ -261,3 +261,59 @@ def test_classes_of_a_lineage_are_all_listed() -> None:
     child = dataclasses.replace(parent, encoding=choose(FIRE), parent=parent)
     assert [choice.cls for choice in child.choices] == [FIRE, Copy, T5, Copy]
     assert {RoPE, YaRN, DynamicNTK}.isdisjoint(choice.cls for choice in child.choices)
+
+
+# ---- DroPE: the position encoding is dropped, and the model recalibrated ----------------------------------------------
+
+
+def test_a_share_counts_sequences_and_lengths() -> None:
+    """The parent has 6 steps of 4 sequences of length 4; half as much in sequences of twice the length is 1.5, so 2 steps."""
+    parents = base()
+    assert continued(parents, ["nope"], share=0.5)[0].training.steps == 3
+    assert continued(parents, ["nope"], share=0.5, train_length=8)[0].training.steps == 2
+    assert continued(parents, ["nope"], share=0.001)[0].training.steps == 1
+    for given, says in (
+        ({}, "needs either steps or share, got steps=None and share=None"),
+        ({"steps": 1, "share": 0.1}, "needs either steps or share"),
+        ({"share": 0.0}, "share must be more than 0 and at most 1000, got 0; use steps=0"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            continued(parents, ["nope"], **given)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_after_dropping_positions_do_not_matter(tmp_path: Path, qk_norm: bool) -> None:
+    """Not shifted, and not scattered either; before, scattered ones mattered. A temperature follows in evaluation."""
+    parents = base()
+    dropped = continued(parents, ["nope"], share=0.34, model={"qk_norm": qk_norm})
+    hotter = continued(dropped, ["nope(temperature=ministral(strength=0.4,step=4))"], steps=0)
+    assert dropped[0].training.steps == 2
+    outcome = run([*parents, *dropped, *hotter], tmp_path)
+    assert outcome.counts["done"] == 3
+    tokens = torch.randint(26, (2, 9), generator=torch.Generator().manual_seed(0))
+    own = torch.arange(9)[None]
+
+    def logits(one: Run, positions: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return load_weights(tmp_path / "runs" / one.key, one).eval()(tokens, positions=positions)
+
+    for positions in (own + 7, own**2):
+        assert torch.equal(logits(dropped[0], positions), logits(dropped[0], own))
+    assert not torch.allclose(logits(parents[0], own**2), logits(parents[0], own), atol=1e-3)
+    assert torch.equal(logits(hotter[0], own)[:, :4], logits(dropped[0], own)[:, :4])
+    assert not torch.allclose(logits(hotter[0], own)[:, 4:], logits(dropped[0], own)[:, 4:], atol=1e-4)
+
+
+def test_norms_of_queries_and_keys_may_be_added_and_not_removed(tmp_path: Path) -> None:
+    (parent,) = base()
+    (child,) = continued([parent], ["nope"], steps=0, model={"qk_norm": True})
+    run([parent, child], tmp_path)
+    own, inherited = weights(tmp_path, child), weights(tmp_path, parent)
+    added = {name: value for name, value in own.items() if name not in inherited}
+    assert set(added) == {f"blocks.{n}.{part}_norm.weight" for n in range(2) for part in "qk"}
+    assert all(torch.equal(value, torch.ones(8)) for value in added.values())
+    assert all(torch.equal(own[name], value) for name, value in inherited.items())
+    with pytest.raises(ConfigError, match="got qk_norm False, but NoPE from RoPE has True"):
+        continued([child], steps=0, model={"qk_norm": False})
+    with pytest.raises(ConfigError, match="ModelConfig has no setting 'qk_nrom'; did you mean 'qk_norm'"):
+        continued([parent], steps=0, model={"qk_nrom": True})

@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 import torch
 
+from lengthwise.config import ConfigError
 from lengthwise.positions import Digits
 from lengthwise.tasks import Addition, generator
 from lengthwise.tasks.addition import sum_of
@@ -26,6 +27,25 @@ def test_sums_are_right(length, split):
         assert "".join(answer) == str(int(a) + int(b))
         assert max(len(a), len(b)) == length
         assert (a, b) == (str(int(a)), str(int(b)))  # no leading zeros
+
+
+@pytest.mark.parametrize(("reverse", "pad"), [(True, False), (False, True), (True, True)])
+def test_reversed_and_padded_sums(reverse, pad):
+    task = Addition(reverse=reverse, pad=pad)
+    for length in (1, 3, 40):
+        for question, answer in asked(task, length, 100):
+            a, b = numbers(question)
+            total = str(int(a) + int(b)).zfill(length + 1 if pad else 0)
+            assert "".join(answer) == (total[::-1] if reverse else total)
+            assert (len(a), len(b)) == (length, length) if pad else (a, b) == (str(int(a)), str(int(b)))
+            assert task.length_of(question, answer) == length
+    assert len({str_pair(pair)[0] for pair in task.pairs(task.examples(0, 318, 2))}) == 318
+
+
+@pytest.mark.parametrize("name", ["reverse", "pad"])
+def test_reversed_and_padded_sums_have_no_scratchpad(name):
+    with pytest.raises(ConfigError, match=f"Addition.{name}=true cannot be combined with a scratchpad, got minimal"):
+        Addition(scratchpad="minimal", **{name: True})
 
 
 def test_carries_run_through_nines():

@@ -61,6 +61,11 @@ class Comparison:
     """Pattern of the files to read if --text is a folder."""
     task: str | None = None
     """Task to train on instead of a text, optionally with settings: copy or copy:symbols=10."""
+    then: NameList = None
+    """Encodings to put into every trained model, comma-separated: nope (DroPE), yarn:factor=4. Each is a run that starts from the
+    trained one."""
+    then_share: float = 0.0
+    """Further training of these runs at the training length, as a share of the first training, such as 0.02. 0: none."""
     positions: NameList = None
     """Position schemes to compare, comma-separated, e.g. randomized:max_length=4096. [default: consecutive]"""
     lengths: str | None = None
@@ -120,6 +125,7 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)
+    runs = (*runs, *_continued(runs, options))
     return Study(
         name=options.name or _name(settings, task, runs),
         question=f"Trained at length {training.train_length}, how well does a model do at {', '.join(map(str, lengths))}?",
@@ -127,6 +133,18 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
         runs=runs,
         evaluation=evaluation,
     )
+
+
+def _continued(runs: tuple[Run, ...], options: Comparison) -> tuple[Run, ...]:
+    """Return the runs of --then, which start from the others."""
+    from lengthwise.studies import continued
+
+    if options.then is None:
+        if options.then_share:
+            raise ConfigError("--then-share needs --then; name encodings to continue with, or omit it")
+        return ()
+    amount: dict[str, Any] = {"share": options.then_share} if options.then_share else {"steps": 0}
+    return continued(runs, split_names(options.then), **amount)
 
 
 def _command(arguments: Sequence[str]) -> str:

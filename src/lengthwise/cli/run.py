@@ -56,7 +56,15 @@ def command(
         require_results("The results folder", execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
-    return run_study(loaded, execution, executor)
+    following: Study | None = loaded
+    code = 0
+    while following is not None and code == 0:
+        current = following
+        code = run_study(current, execution, executor)
+        if code == 0:
+            with execution.open() as store:
+                following = current.following(store)
+    return code
 
 
 def study_options(settings: Sequence[str]) -> dict[str, str]:

@@ -49,6 +49,8 @@ def command(
     if (launch := launched()) is not None:
         executor, execution = _under_torchrun(launch, executor, execution)
     loaded = load(study, study_options(settings))
+    if loaded.then is not None:
+        raise ConfigError(f"{study} has several stages, and work executes one study; use `lengthwise run`")
     if launch is not None and not launch.is_first:
         from lengthwise.studies.rank_groups.launched import follow
 

@@ -32,6 +32,9 @@ class ModelConfig(Config):
     t5_scaling: bool = False
     """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches are not scaled
     by depth; tied embeddings are initialized from N(0, 1), and the output is divided by sqrt(d_model)."""
+    qk_norm: bool = False
+    """Queries and keys are normalized by an RMSNorm over head_dim, with one weight vector for all heads of a layer, before the
+    position encoding. A run may add it to the trained weights of a run without it."""
     share_encoding: bool | None = None
     """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
     mixer: Literal["mamba"] | None = None
@@ -74,6 +77,8 @@ class ModelConfig(Config):
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
+        if not self.qk_norm:
+            del data["qk_norm"]
         return data if self.mixer is None else {name: data[name] for name in MAMBA_SETTINGS}
 
     # These properties have the types of sizes that may be None as arguments but never are after construction.

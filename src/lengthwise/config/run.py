@@ -26,8 +26,9 @@ class Run(Config):
     training: TrainingConfig
     seed: int = 0
     parent: "Run | None" = None
-    """The run whose trained weights this one starts from. The parameters of another class of encoding keep their initial values.
-    With 0 training steps the parent's weights are evaluated as they are, for example with another encoding."""
+    """The run whose trained weights this one starts from. The parameters of another class of encoding keep their initial values,
+    and so do the norms of queries and keys if only this run has them. With 0 training steps the parent's weights are evaluated as
+    they are, for example with another encoding."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +51,8 @@ class Run(Config):
         """Require that the parent's weights fit this run's model, and that there are few ancestors."""
         for f in dataclasses.fields(self.model):
             own, inherited = getattr(self.model, f.name), getattr(parent.model, f.name)
-            if own != inherited and f.name not in ("dropout", "share_encoding"):
+            is_added = f.name == "qk_norm" and own  # the norms begin with weights of 1
+            if own != inherited and f.name not in ("dropout", "share_encoding") and not is_added:
                 raise ConfigError(
                     f"a run must have the model of its parent, got {f.name} {own!r}, but {parent.label} has {inherited!r}; "
                     "use the parent's model"

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
+from lengthwise.positions import Consecutive, PositionScheme
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, Task
 
@@ -19,24 +19,23 @@ MAX_LOGITS = (
     1 << 29
 )  # logits of a prompt that are computed at once, 2 GiB in float32; a longer prompt is processed in parts
 
+CONSECUTIVE = Consecutive()
+
 PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
 def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
     """Return the task as one whose answers can be decoded token by token.
 
-    Raises `ConfigError` if the task has no answers, or if the position scheme does not assign 0, 1, 2, ... in evaluation:
-    decoded tokens get consecutive positions.
+    Raises `ConfigError` if the task has no answers, or if the position scheme cannot assign positions to generated tokens.
     """
     if not isinstance(task, AnswerTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
-    is_consecutive = isinstance(scheme, Consecutive) or (
-        isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
-    )
-    if not is_consecutive:
+    if not scheme.can_decode():
         raise ConfigError(
-            f"{type(task).__name__} is scored by decoding, which needs the positions 0, 1, 2, ..., but {type(scheme).__name__} "
-            "assigns other positions in evaluation; leave the position scheme out, or take a task without a scratchpad"
+            f"{type(task).__name__} is scored by decoding, which needs the position of every token as soon as it is generated, but "
+            f"{type(scheme).__name__} assigns positions to whole sequences in evaluation; leave the position scheme out, or take a "
+            "task without a scratchpad"
         )
     return task
 
@@ -47,11 +46,13 @@ def greedy_decode(
     batch: Batch,
     length: int,
     before_token: Callable[[], None] | None = None,
+    scheme: PositionScheme = CONSECUTIVE,
 ) -> tuple[list[list[str]], Tensor]:
     """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before its end [b].
 
     An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
     shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
+    `scheme`: the position scheme of this task, which assigns positions to the prompt and to every generated token.
     `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too many logits
     for one pass and no encoding depends on the current length.
     """
@@ -63,6 +64,9 @@ def greedy_decode(
         if before_token is not None:
             before_token()
 
+    def positions(tokens: Tensor, documents: Tensor | None) -> Tensor | None:
+        return scheme.positions(tokens, documents, torch.Generator(), training=False)
+
     encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
     part = max(1, MAX_LOGITS // (len(batch) * task.output_size))
     is_split = prompts.shape[1] > part and not any(encoding.depends_on_length() for encoding in encodings)
@@ -70,7 +74,9 @@ def greedy_decode(
     generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:
-        tokens = generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos, **in_parts)
+        tokens = generate(
+            prompts, task.answer_tokens(length), documents=documents, positions=positions, stop=task.eos, **in_parts
+        )
     finally:
         handle.remove()
     ends = (tokens == task.eos).int()

@@ -23,7 +23,7 @@ from lengthwise.evaluation.score_checks import (
     within_limits,
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
-from lengthwise.positions import position_scheme_for
+from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
 from lengthwise.training.numerics import reproducible
@@ -128,7 +128,7 @@ def evaluate(
                 work.set_count(length, len(examples))
                 results: dict[int, tuple[Tensor, dict[str, Any]]]
                 if decode:
-                    results = {length: work.score_answers(decodable(task, scheme), examples, length)}
+                    results = {length: work.score_answers(decodable(task, scheme), examples, length, scheme)}
                 else:
                     # Drawn for all examples together, so that they do not depend on the batch size.
                     g = generator(config.seed, "layout", length)
@@ -339,11 +339,13 @@ class _Work:
         rows = self.by_position.rows()
         return {"by_position": rows} if len(rows) > 1 else {}
 
-    def score_answers(self, task: AnswerTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
+    def score_answers(
+        self, task: AnswerTask, examples: Batch, length: int, scheme: PositionScheme
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Return the score of each example from the model's generated answer, and details of the answers."""
         generated, nan_masks = [], []
         for _, batch in self.batches(examples, length):
-            answers, has_nan = greedy_decode(self.model, task, batch, length, self.check_stop)
+            answers, has_nan = greedy_decode(self.model, task, batch, length, self.check_stop, scheme)
             generated += answers
             nan_masks.append(has_nan.cpu())
         if self.ranks.size > 1:

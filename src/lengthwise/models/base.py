@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,6 +80,7 @@ class Model(nn.Module, ABC):
         steps: int,
         *,
         documents: Int[Tensor, "b t"] | None = None,
+        positions: Callable[[Tensor, Tensor | None], Tensor | None] | None = None,
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
         stop: int | None = None,
@@ -88,8 +90,10 @@ class Model(nn.Module, ABC):
         """Return the next tokens [b, n], n <= steps: greedy at temperature 0, otherwise drawn with `generator`.
 
         Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b, t]
-        marks left padding (see `forward`); generated tokens belong to the document of the last token. `cached=False` runs the
-        whole prefix at every step. `prompt_part`: the most prompt tokens in a forward pass with the cache, to need less memory for
+        marks left padding (see `forward`); generated tokens belong to the document of the last token. `positions(tokens,
+        documents)` returns the position IDs of the tokens so far [b, n], and those of generated tokens as they come; an additional
+        token must not change them. None, or no function: 0, 1, 2, ... in each document. `cached=False` runs the whole prefix at
+        every step. `prompt_part`: the most prompt tokens in a forward pass with the cache, to need less memory for
         logits. None: the whole prompt.
         """
         if self.training:
@@ -102,14 +106,21 @@ class Model(nn.Module, ABC):
             raise ConfigError(f"prompt_part must be at least 1, and needs cached=True, got {prompt_part} and {cached=}")
         cache = self.new_cache() if cached else None
         ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-        new, generated, new_documents = tokens, tokens[:, :0], documents
-        while prompt_part is not None and steps and new.shape[1] > prompt_part:
-            part_documents = None if new_documents is None else new_documents[:, :prompt_part]
-            self(new[:, :prompt_part], documents=part_documents, cache=cache)
-            new = new[:, prompt_part:]
-            new_documents = None if new_documents is None else new_documents[:, prompt_part:]
+        first, end = 0, tokens.shape[1]  # the tokens of the next forward pass
+        prompt = end
+
+        def forward(until: int) -> Tensor:
+            """Return the logits of the last one of the tokens `first` ... `until` - 1."""
+            own_documents = None if documents is None else documents[:, first:until]
+            ids = None if positions is None else positions(tokens, documents)
+            own_positions = {} if ids is None else {"positions": ids[:, first:until]}
+            return self(tokens[:, first:until], documents=own_documents, cache=cache, **own_positions)[:, -1]
+
+        while prompt_part is not None and steps and end - first > prompt_part:
+            forward(first + prompt_part)
+            first += prompt_part
         for _ in range(steps):
-            logits = self(new, documents=new_documents, cache=cache)[:, -1]
+            logits = forward(end)
             if temperature:
                 probabilities = (logits.float() / temperature).softmax(-1)
                 next_token = torch.multinomial(probabilities, 1, generator=generator)
@@ -118,11 +129,10 @@ class Model(nn.Module, ABC):
             if stop is not None:
                 next_token = next_token.masked_fill(ended[:, None], stop)
                 ended |= next_token[:, 0] == stop
-            generated = torch.cat([generated, next_token], 1)
+            tokens = torch.cat([tokens, next_token], 1)
+            if documents is not None:
+                documents = torch.cat([documents, documents[:, -1:]], 1)
+            first, end = (end if cached else 0), end + 1
             if ended.all():
                 break
-            new = next_token if cached else torch.cat([new, next_token], 1)
-            if new_documents is not None:
-                last = new_documents[:, -1:]
-                new_documents = last if cached else torch.cat([new_documents, last], 1)
-        return generated
+        return tokens[:, prompt:]

@@ -38,6 +38,7 @@ class Block(nn.Module):
         self.heads, self.kv_heads, self.head_dim = c.num_heads, c.kv_heads, c.head_width
         self.scale = 1.0 if c.t5_scaling else self.head_dim**-0.5
         self.attention_norm, self.mlp_norm = norm(c), norm(c)
+        self.q_norm, self.k_norm = (nn.RMSNorm(self.head_dim, eps=1e-6) if c.qk_norm else None for _ in range(2))
         self.qkv = Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
         self.out = Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
         self.up = Linear(c.d_model, c.hidden * (2 if c.mlp == "swiglu" else 1), bias=c.bias)
@@ -51,6 +52,8 @@ class Block(nn.Module):
         sizes = [n * self.head_dim for n in (self.heads, self.kv_heads, self.kv_heads)]
         parts = self.qkv(normed).split(sizes, -1)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
 
     def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:

@@ -10,12 +10,15 @@ from lengthwise.class_versions import wrong_return
 from lengthwise.config import Choice, Registry
 from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
+from lengthwise.positions.coupled import Coupled
 from lengthwise.positions.digits import Digits
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
 
-POSITION_SCHEMES = Registry("position scheme", (Consecutive, Randomized, Shift, Skip, Digits), plural="positions")
+POSITION_SCHEMES = Registry(
+    "position scheme", (Consecutive, Randomized, Shift, Skip, Digits, Coupled), plural="positions"
+)
 
 
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
@@ -30,6 +33,7 @@ def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
 __all__ = [
     "POSITION_SCHEMES",
     "Consecutive",
+    "Coupled",
     "Digits",
     "PositionScheme",
     "RandomPositions",

@@ -65,6 +65,13 @@ class PositionScheme(ABC):
         """Return this scheme for the sequences of a task (`vocab_size` and so on); raise `ConfigError` if it does not apply."""
         return self
 
+    def can_decode(self) -> bool:
+        """Return whether, in evaluation, a generated token gets a position that is final and changes no position before it.
+
+        Tasks that are scored by decoding refuse other schemes.
+        """
+        return False
+
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the settings; raise `ConfigError` if the constructor rejects them."""
@@ -84,6 +91,9 @@ class RandomPositions(PositionScheme):
     def draws(self, training: bool) -> bool:
         """Whether positions are drawn in this mode; otherwise they are consecutive."""
         return training or self.at_evaluation == "random"
+
+    def can_decode(self) -> bool:
+        return not self.draws(training=False)
 
     def positions(
         self,

@@ -34,6 +34,9 @@ class Consecutive(PositionScheme):
     def __init__(self) -> None:
         pass
 
+    def can_decode(self) -> bool:
+        return True
+
     def positions(
         self,
         inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],

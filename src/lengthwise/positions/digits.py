@@ -19,8 +19,9 @@ class Digits(PositionScheme):
     In training k is uniform in {0, ..., max_offset}, the same for the whole batch; in evaluation k is 0. So positions of longer
     numbers are trained too, up to max_offset + the longest number. Equal positions mean equal place values only if the task
     writes the lowest digit first. Addition, Polynomial and Sorting of numbers write the highest digit first, as the NoPE study
-    does: there, first digits share a position, whatever their place values. Counting from the end of a number is impossible,
-    because its length is not known while an answer is generated.
+    does (`Addition(reverse=true)` only in its numbers): there, first digits share a position, whatever their place values.
+    Counting from the end of a number is impossible, because its length is not known while an answer is generated (`Coupled`
+    counts from the end in questions only).
 
     Digits are the ten token IDs from `zero` on. None: the task's `digit_tokens`, or else the bytes 48 ... 57. Positions repeat and
     decrease, so their distances do not reflect order. Attention is still causal by index. Causal encodings that use distances
@@ -53,6 +54,9 @@ class Digits(PositionScheme):
                 "give zero=... (the ID of digit 0), or use another position scheme"
             )
         return scheme
+
+    def can_decode(self) -> bool:
+        return True
 
     def positions(
         self,

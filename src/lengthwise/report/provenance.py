@@ -80,6 +80,7 @@ NAMES = {
     "accumulation": "gradient accumulation steps",
     "mixer": "mixer instead of attention",
     "t5_scaling": "logits not divided by √head dim (t5_scaling)",
+    "qk_norm": "norms of queries and keys",
     "defined_in": "file of the user's class",
 }
 

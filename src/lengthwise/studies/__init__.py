@@ -14,6 +14,7 @@ from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
 from lengthwise.studies.execution import Interrupted, Outcome, RunOptions, execute
 from lengthwise.studies.loading import StudyError, load
+from lengthwise.studies.stages import best_runs
 from lengthwise.studies.study import Study, continued, encoding, grid, task
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "RunOptions",
     "Study",
     "StudyError",
+    "best_runs",
     "continued",
     "encoding",
     "execute",

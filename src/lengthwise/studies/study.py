@@ -25,6 +25,7 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
 from lengthwise.positions.contract import require_consistent as require_consistent_positions
+from lengthwise.store import Store
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
@@ -32,6 +33,9 @@ from lengthwise.training import check_training
 
 MAX_RUNS = 10_000
 """The maximal number of runs of one study, because each progress update reads all of them."""
+
+MAX_SHARE = 1000
+"""The largest training of a run that starts from another one, relative to that of the other one."""
 
 _SUFFIXES = {None: "", True: "-S", False: "-per-layer"}  # of encodings, by whether layers share one module
 
@@ -46,6 +50,7 @@ class Study:
     """A question and the runs that answer it, with the expected result and the cost, which are written before it runs.
 
     `evaluation`: one for all runs, or one per task name (`{"Text": ..., "Copy": ...}`). `source`: the study's file.
+    `then`: a function of the store that returns the next stage, a study that `lengthwise run` executes when this one is complete.
     `published`: numbers of a publication that the report shows beside the measured ones, as `{"source": ..., "about": ...,
     "scores": {task: {encoding: score}}, "ranks": {encoding: rank}}` with the labels of tasks and encodings. `scores` are means over
     all lengths longer than training, and `ranks` are mean reciprocal ranks.
@@ -60,6 +65,7 @@ class Study:
     evaluation: EvaluationConfig | Mapping[str, EvaluationConfig]
     published: Mapping[str, Any] | None = None
     source: Path | None = field(default=None, compare=False)
+    then: "Callable[[Store], Study] | None" = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
@@ -77,6 +83,15 @@ class Study:
         if isinstance(self.evaluation, EvaluationConfig):
             return self.evaluation
         return self.evaluation[run.task.name]
+
+    def following(self, store: Store) -> "Study | None":
+        """Return the next stage, with the source and the command of this study, or None if there is none."""
+        if self.then is None:
+            return None
+        study: Any = self.then(store)
+        if not isinstance(study, Study):
+            raise ConfigError(f"study {self.name!r}: `then` must return a Study, got {study!r}")
+        return dataclasses.replace(study, source=self.source, command=study.command or self.command)
 
     def check(self) -> None:
         """Raise `ConfigError` for the first run that cannot be trained or evaluated, before anything trains.
@@ -245,40 +260,61 @@ def continued(
     parents: Iterable[Run],
     encodings: Iterable[ChoiceLike] | None = None,
     *,
-    steps: int,
+    steps: int | None = None,
+    share: float | None = None,
     task: ChoiceLike | None = None,
+    model: Mapping[str, Any] | None = None,
     **training: Any,
 ) -> tuple[Run, ...]:
     """Return runs that start from the trained weights of `parents`, each with every encoding; default: the parent's own.
 
-    With `steps=0` the parent's weights are evaluated with another encoding and no further training. `training`: fields of
+    With `steps=0` the parent's weights are evaluated with another encoding and no further training. In place of `steps`, `share`
+    is the size of the training as a share of the parent's: steps × sequences × length, at least 1 step. `training`: fields of
     `TrainingConfig` that differ from the parent's, such as `train_length` and `learning_rate`. `task`: another task with the same
-    tokens. The parents must be among the study's runs, or trained in the same results folder. `min_length` and `curriculum` are
-    not inherited. The runs have the parents' seeds.
+    tokens. `model`: settings of `ModelConfig` that differ, `dropout` or an added `qk_norm`. The parents must be among the study's
+    runs, or trained in the same results folder. `min_length` and `curriculum` are not inherited. The runs have the parents' seeds.
 
     >>> base = grid(["rope"], ["text"], seeds=3, training=TrainingConfig(train_length=256))
     >>> extended = continued(base, ["pi:factor=4", "yarn:factor=4"], steps=100, train_length=1024, learning_rate=1e-4)
+    >>> dropped = continued(base, ["nope"], share=0.02)  # DroPE
     """
     choices = None if encodings is None else [_encoding(value) for value in _list("encodings", encodings)]
     if choices is not None:
         _require_distinct("encoding", choices, lambda one: one[0].label + _SUFFIXES[one[1]])
     task_choice = None if task is None else _choice(task, TASKS)
-    fields = {f.name for f in dataclasses.fields(TrainingConfig)} - {"steps"}
-    for name in training:
-        if name not in fields:
-            raise ConfigError(f"TrainingConfig has no setting {name!r}{near_miss(name, fields)}")
+    for config, given in ((TrainingConfig, training), (ModelConfig, model or {})):
+        names = {f.name for f in dataclasses.fields(config)} - {"steps"}
+        for name in given:
+            if name not in names:
+                raise ConfigError(f"{config.__name__} has no setting {name!r}{near_miss(name, names)}")
     runs = []
     for parent in parents:
         settings = dataclasses.replace(
-            parent.training, **{"min_length": None, "curriculum": None, **training, "steps": steps}
+            parent.training, **{"min_length": None, "curriculum": None, **training, "steps": 0}
         )
-        for choice, share in choices if choices is not None else [(parent.encoding, parent.model.share_encoding)]:
-            model = dataclasses.replace(parent.model, share_encoding=share)
+        settings = dataclasses.replace(settings, steps=_steps(parent.training, settings, steps, share))
+        for choice, shared in choices if choices is not None else [(parent.encoding, parent.model.share_encoding)]:
+            own_model = dataclasses.replace(parent.model, **{**(model or {}), "share_encoding": shared})
             run_task = task_choice or parent.task
             runs.append(
-                Run(encoding=choice, task=run_task, model=model, training=settings, seed=parent.seed, parent=parent)
+                Run(encoding=choice, task=run_task, model=own_model, training=settings, seed=parent.seed, parent=parent)
             )
     return tuple(runs)
+
+
+def _steps(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
+    """Return the number of steps of a run that starts from another one."""
+    if (steps is None) == (share is None):
+        raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
+    if steps is not None:
+        return steps
+    assert share is not None
+    if not 0 < share <= MAX_SHARE:
+        raise ConfigError(
+            f"share must be more than 0 and at most {MAX_SHARE}, got {share:g}; use steps=0 to evaluate without training"
+        )
+    tokens = parent.steps * parent.batch_size * parent.train_length
+    return max(1, round(share * tokens / (own.batch_size * own.train_length)))
 
 
 def encoding(text: str) -> tuple[Choice, bool | None]:

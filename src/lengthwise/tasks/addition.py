@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
+from lengthwise.tasks.coupling import Coupling, first_index
 from lengthwise.tasks.numbers import split
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
@@ -40,9 +41,14 @@ class Addition(ScratchpadTask):
     numbers have equally many digits at every step; `zeros=published` drops them, as the study's code did: for 1003 + 5, the
     first step has `re 1 0 0 + 0`.
 
+    `reverse`: the sum is written with its units first (5 2 1). `pad`: leading zeros make both numbers equally long, and the sum one
+    digit longer than these (653 + 49 becomes 653 + 049 = 0702). With both, the format is that of position coupling (`coupling`).
+    Neither can be combined with a scratchpad.
+
     The score is exact match: 1 if the whole sum and EOS are correct. Train and test share no question, see `SequenceTask`.
 
-    Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. For `reverse`, `pad` and `coupling`: Cho et al. 2024, "Position
+    Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3.
     Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B).
     """
 
@@ -51,9 +57,16 @@ class Addition(ScratchpadTask):
     step_words = ("=",)
     kinds_name = "pairs of sizes"
 
-    def __init__(self, *, scratchpad: str = "none", zeros: Literal["keep", "published"] = "keep"):
-        self.check({"scratchpad": scratchpad, "zeros": zeros})
-        self.zeros = zeros
+    def __init__(
+        self,
+        *,
+        scratchpad: str = "none",
+        zeros: Literal["keep", "published"] = "keep",
+        reverse: bool = False,
+        pad: bool = False,
+    ):
+        self.check({"scratchpad": scratchpad, "zeros": zeros, "reverse": reverse, "pad": pad})
+        self.zeros, self.reverse, self.pad = zeros, reverse, pad
         super().__init__([*DIGITS, PLUS], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
 
@@ -65,6 +78,12 @@ class Addition(ScratchpadTask):
                 f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no remaining "
                 "input; leave zeros out"
             )
+        for name in ("reverse", "pad"):
+            if settings[name] and selected is not None:
+                raise ConfigError(
+                    f"Addition.{name}=true cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of them "
+                    "out"
+                )
         return super().check(settings)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
@@ -96,7 +115,9 @@ class Addition(ScratchpadTask):
     def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
 
-    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        if self.reverse or self.pad:
+            return None
         return f"Compute: {' '.join(question)} ?", f"The answer is {' '.join(answer)}."
 
     def steps(self, question: Sequence[str]) -> list[Step]:
@@ -150,9 +171,34 @@ class Addition(ScratchpadTask):
 
     def lazy_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> LazyPairs:
         """Return the examples with these digits: units last, -1 before a number begins."""
-        return LazyPairs((first, second), self._question, sum_of)
+        return LazyPairs((first, second), self._question, self._answer)
+
+    def coupling(self) -> Coupling:
+        """Couple digits of equal significance: the units of both numbers and of the sum have place 2; + and SEP have place 1."""
+        if not self.reverse:
+            raise ConfigError(
+                "Addition couples positions only with reverse=true, because the significance of a digit must be known when it is "
+                "generated; use Addition(reverse=true), with pad=true as in the paper"
+            )
+        # An example of n digits has 3n + 4 token slots, and its sum has up to n + 1 digits.
+        return Coupling(self._places, lambda tokens: max(1, (tokens - 4) // 3 + 2))
+
+    def _places(self, inputs: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
+        plus, sep = first_index(inputs, self._word_id[PLUS]), first_index(inputs, self.sep)
+        index = torch.arange(inputs.shape[1], device=inputs.device)
+        in_question = torch.where(index <= plus, plus, sep) - index + 1
+        places = torch.where(index < sep, in_question, index - sep + 1)
+        return places.masked_fill((inputs == self.bos) | (inputs == self.eos), 0)
+
+    def _answer(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
+        digits = sum_of(first, second)
+        if self.pad:
+            digits = digits.clamp(min=0)
+        return digits.flip(1) if self.reverse else digits
 
     def _question(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
+        if self.pad:
+            first, second = first.clamp(min=0), second.clamp(min=0)
         return torch.cat([first, torch.full((len(first), 1), self._word_id[PLUS]), second], 1)
 
 

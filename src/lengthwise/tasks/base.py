@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
+from lengthwise.tasks.coupling import Coupling
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
@@ -212,6 +213,16 @@ class Task(ABC):
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """Return a mask of the scored slots that predict the answer itself, without the steps of a scratchpad."""
         return batch.scored
+
+    def coupling(self) -> Coupling:
+        """Return which tokens of an example share a position ID under the position scheme `Coupled`.
+
+        Raises `ConfigError` if the task does not say so with these settings.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not say which of its tokens share a position (Addition, Copy and Reverse do); use another "
+            "task, or another position scheme"
+        )
 
     def baselines(self) -> Sequence[Baseline]:
         """Return the baselines that are scored beside every model, in display order; among floors the simplest comes first.

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
+from lengthwise.tasks.coupling import Coupling, first_index
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations, symbol_names
 
@@ -86,6 +87,21 @@ class Copy(SequenceTask):
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         return len(question) - 3 if self.pattern == "replaced" else len(question)
+
+    def coupling(self) -> Coupling:
+        """Couple each symbol with its copy: the n-th symbol (from 1) and its copy have place n + 1, SEP has place 1."""
+        if self.pattern == "replaced" or self.times > 1:
+            raise ConfigError(
+                f"Copy couples positions only of one copy of the symbols, got pattern={self.pattern}, times={self.times}; use "
+                "times=1 with pattern=random or pattern=repeated"
+            )
+        return Coupling(self._places, lambda tokens: max(1, tokens // 2))
+
+    def _places(self, inputs: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
+        sep = first_index(inputs, self.sep)
+        index = torch.arange(inputs.shape[1], device=inputs.device)
+        places = torch.where(index < sep, index + 1, index - sep + 1)
+        return places.masked_fill((inputs == self.bos) | (inputs == self.eos), 0)
 
     def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         target = " ".join(answer)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.copy import MAX_SYMBOLS, NEXT
+from lengthwise.tasks.coupling import Coupling, first_index
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask, combinations, symbol_names
 
@@ -56,6 +57,18 @@ class Reverse(SequenceTask):
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         return len(question)
+
+    def coupling(self) -> Coupling:
+        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP is one place after the last symbol."""
+        if self.answer != "once":
+            raise ConfigError(f"Reverse couples positions only with answer=once, got {self.answer}; use answer=once")
+        return Coupling(self._places, lambda tokens: max(1, tokens // 2))
+
+    def _places(self, inputs: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
+        sep = first_index(inputs, self.sep)
+        index = torch.arange(inputs.shape[1], device=inputs.device)
+        places = torch.where(index < sep, index, (2 * sep - index).clamp(min=0))
+        return places.masked_fill((inputs == self.bos) | (inputs == self.eos), 0)
 
     def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Reverse: {' '.join(question)} ", " ".join(answer)

@@ -18,6 +18,7 @@ from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning, 
 from lengthwise.values import CHECKPOINT, WEIGHTS, require_no_address
 
 ENCODINGS = "encodings."  # begins the names of the encodings' tensors in a model
+QK_NORMS = (".q_norm.weight", ".k_norm.weight")  # ends of the names of the norms of queries and keys
 FORMAT = "1"  # of both kinds of file; files with another format are refused
 
 
@@ -198,12 +199,14 @@ def inherit_weights(model: nn.Module, run: Run, parent: RunFolder, tensors: Mapp
 
     If both have the same classes of encodings in the same layers, the encodings' tensors are copied too, where name and shape are
     equal. All other tensors of the run's encodings keep their initial values, because equal names in two classes may have
-    different meanings. Raises `CheckpointError` if the weights do not fit.
+    different meanings, and so do the norms of queries and keys that only the run has. Raises `CheckpointError` if the weights do
+    not fit.
     """
     own, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
     if _encoding_classes(run) == _encoding_classes(parent.run):
         inherited |= {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
-    fresh = {n: t for n, t in own.items() if n.startswith(ENCODINGS) and n not in inherited}
+    added = QK_NORMS if run.model.qk_norm and not parent.run.model.qk_norm else ()
+    fresh = {n: t for n, t in own.items() if (n.startswith(ENCODINGS) or n.endswith(added)) and n not in inherited}
     load_model(model, inherited | fresh, parent.weights)
 
 

@@ -41,6 +41,7 @@ MODELS = [
     {"mlp": "relu", "num_kv_heads": 1},
     {"mlp": "swiglu", "norm": "rms", "bias": False},
     {"tie_embeddings": True},
+    {"qk_norm": True, "num_kv_heads": 1},
     {"tie_embeddings": True, "t5_scaling": True, "norm": "rms"},
 ]
 

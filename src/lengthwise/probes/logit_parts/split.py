@@ -148,6 +148,9 @@ def _attention(layer: int, block: Block, x: Split, on_logits: OnLogits) -> Split
         return [q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)]
 
     (q_word, k_word, v_word), (q_position, k_position, v_position) = map(heads, projected)
+    if block.q_norm is not None and block.k_norm is not None:
+        q, k = _norm(block.q_norm, Split(q_word, q_position)), _norm(block.k_norm, Split(k_word, k_position))
+        q_word, q_position, k_word, k_position = q.word, q.position, k.word, k.position
     tokens = q_word.shape[2]
     mask, device = Mask(tokens, tokens), q_word.device
     rows = block_rows(device, len(q_word) * block.heads * tokens * 8)

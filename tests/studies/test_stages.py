@@ -1,0 +1,123 @@
+"""Studies with stages: the best learning rate by hand, and a second stage that follows from the first."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.store import open_store
+from lengthwise.studies import Study, best_runs, grid
+
+MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
+
+
+def runs(encoding: str = "rope") -> list[Any]:
+    rates = (1e-3, 3e-3, 1e-2)
+    return [
+        run
+        for rate in rates
+        for run in grid([encoding], ["copy"], model=MODEL, training=TrainingConfig(train_length=4, learning_rate=rate))
+    ]
+
+
+class Scores:
+    """A store with these scores at the training length, and training losses."""
+
+    def __init__(self, rows: dict[str, tuple[float | None, list[float]]], better: str = "higher"):
+        self.rows, self.better = rows, better
+
+    def scores(self, keys: list[str]) -> list[Any]:
+        score = self.rows[keys[0]][0]
+        other = [SimpleNamespace(length=4, mean=9.0, better=self.better, asked={"shift": {"symbols": 3}})]
+        other += [SimpleNamespace(length=8, mean=9.0, better=self.better, asked={})]
+        return other + [SimpleNamespace(length=4, mean=score, better=self.better, asked={})] * (score is not None)
+
+    def curve(self, key: str) -> list[Any]:
+        return [SimpleNamespace(loss=loss) for loss in self.rows[key][1]]
+
+
+@pytest.mark.parametrize(
+    ("better", "found", "best"),
+    [
+        ("higher", [(0.5, [1.0]), (0.9, [2.0]), (0.1, [0.5])], 1),
+        ("lower", [(0.5, [1.0]), (0.9, [2.0]), (0.1, [0.5])], 2),
+        ("higher", [(1.0, [0.3]), (1.0, [0.1]), (1.0, [0.2])], 1),  # the loss decides
+        ("higher", [(1.0, [5.0] * 9 + [0.1]), (1.0, [0.2] * 10), (0.0, [0.0])], 0),  # its end does
+        ("higher", [(None, []), (0.0, []), (float("nan"), [])], 1),
+    ],
+)
+def test_the_best_learning_rate(better: str, found: list[Any], best: int) -> None:
+    rates, others = runs(), runs("nope")
+    rows = {run.key: row for run, row in zip(rates, found, strict=True)}
+    rows |= {run.key: (0.1 * n, []) for n, run in enumerate(others)}
+    chosen = best_runs(Scores(rows, better), [*rates, *others])  # type: ignore[arg-type]
+    assert chosen == (rates[best], others[2 if better == "higher" else 0])
+
+
+def test_a_group_without_a_score_has_no_best_run() -> None:
+    store: Any = Scores({run.key: (None, []) for run in runs()})
+    with pytest.raises(ConfigError, match="no run of RoPE on Copy has a score at length 4"):
+        best_runs(store, runs())
+
+
+STAGES = """
+import dataclasses
+from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.studies import Study, best_runs, grid
+
+MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
+EVALUATION = EvaluationConfig(lengths=(4,), examples=8)
+RATES = [
+    run
+    for rate in (1e-4, 1e-2)
+    for run in grid(["nope"], ["copy:symbols=3"], [9], model=MODEL,
+                    training=TrainingConfig(train_length=4, steps=5, learning_rate=rate))
+]
+
+def following(store):
+    runs = [dataclasses.replace(run, seed=1) for run in best_runs(store, RATES)]
+    return Study(name="second", question="?", runs=tuple(runs), evaluation=EVALUATION)
+
+study = Study(name="first", question="?", runs=tuple(RATES), evaluation=EVALUATION, then=following)
+"""
+
+
+def test_run_goes_on_unless_a_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
+    file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
+    open_store(results).close()
+    for code, expected in ((0, ["first", "second"]), (1, ["first"])):
+        executed: list[str] = []
+
+        def execute(study: Study, *_: Any, code: int = code, executed: list[str] = executed) -> int:
+            executed.append(study.name)
+            return code
+
+        monkeypatch.setattr("lengthwise.cli.run.run_study", execute)
+        assert main(["run", str(file), "--results", results]) == code
+        assert executed == expected
+
+
+@pytest.mark.slow
+def test_run_executes_all_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
+    file.write_text(STAGES)
+    assert main(["run", str(file), "--results", results, "--on", "inline"]) == 0
+    assert main(["list", "studies", "--results", results]) == 0
+    said = capsys.readouterr()
+    assert "first" in said.out
+    assert "second" in said.out
+    assert main(["run", str(file), "--results", results, "--on", "inline"]) == 0  # both stages are done
+    assert main(["work", str(file), "--results", results]) == 2
+    assert "has several stages" in capsys.readouterr().err
+
+
+def test_what_is_no_stage() -> None:
+    study = Study(
+        name="x", question="?", runs=tuple(runs()), evaluation=EvaluationConfig(lengths=(4,)), then=lambda store: 3
+    )
+    with pytest.raises(ConfigError, match="study 'x': `then` must return a Study, got 3"):
+        study.following(Scores({}))  # type: ignore[arg-type]
