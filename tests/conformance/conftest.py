@@ -14,7 +14,9 @@ from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, number
 from lengthwise.forms import (
     ContentBias,
     CumulativeBias,
+    DecayProduct,
     DenseBias,
+    HouseholderProduct,
     KeyBias,
     LogitTransform,
     PiecewiseLinearBias,
@@ -29,14 +31,15 @@ from lengthwise.span import Span
 
 ALL = {
     Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
-    RelativeValues, LogitTransform, PiecewiseRotation
+    RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct
 }  # fmt: skip
+NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {
     "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
     "blocked": ALL,
-    "sdpa": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
+    "sdpa": ALL - NEEDS_ROWS,
     "reference": ALL,
-    "flex": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
+    "flex": ALL - NEEDS_ROWS,
 }
 
 
@@ -62,11 +65,11 @@ def _refused_form(make: Any, backend: str) -> str | None:
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     forms = [
         modifiers.logit_transform,
+        modifiers.product,
         *modifiers.values,
         *modifiers.terms,
         modifiers.rotation,
         modifiers.gain,
-        modifiers.product,
     ]
     if backend == "fused" and native.missing():
         return ""

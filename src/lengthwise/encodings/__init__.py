@@ -29,6 +29,8 @@ from lengthwise.encodings.nope import NoPE
 from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 from lengthwise.encodings.p_rope import PRoPE
+from lengthwise.encodings.path import PaTH
+from lengthwise.encodings.path_fox import PaTHFoX
 from lengthwise.encodings.pi import PI
 from lengthwise.encodings.pope import PoPE
 from lengthwise.encodings.repo import RePo
@@ -52,6 +54,7 @@ from lengthwise.encodings.temperatures.ministral import Ministral
 from lengthwise.encodings.temperatures.mistral_large4 import MistralLarge4
 from lengthwise.encodings.temperatures.ssmax import SSMax
 from lengthwise.encodings.transformer_xl import TransformerXL
+from lengthwise.encodings.wall import Wall
 from lengthwise.encodings.xpos import XPos
 from lengthwise.encodings.yarn import YaRN
 
@@ -80,6 +83,9 @@ ENCODINGS = Registry(
         PoPE,
         RePo,
         SelectiveRoPE,
+        PaTH,
+        PaTHFoX,
+        Wall,
         Shaw,
         TransformerXL,
         ALiBi,
@@ -140,6 +146,8 @@ __all__ = [
     "NTKByParts",
     "NoPE",
     "PRoPE",
+    "PaTH",
+    "PaTHFoX",
     "PoPE",
     "PositionEncoding",
     "RePo",
@@ -156,6 +164,7 @@ __all__ = [
     "StickBreaking",
     "Temperature",
     "TransformerXL",
+    "Wall",
     "XPos",
     "YaRN",
 ]
