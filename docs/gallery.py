@@ -42,6 +42,7 @@ COSTS = {
     "RelativeKeyBias": ("a vector for each distance: O(n d), or O(h n d) if heads differ", "O(h n² d)"),
     "ContentBias": ("r numbers for each distance and query: O(n r), or O(h n r) if heads differ", "O(h n² r)"),
     "KeyBias": ("a vector for each head: O(h d)", "O(n h d)"),
+    "GatedDistanceBias": ("two vectors for each head: O(h d)", "O(n h d) and O(h n²) additions"),
     "CumulativeBias": ("a number for every key: O(h n)", "O(h n)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "RelativeValues": ("a vector for each distance: O(n d)", "O(h n² d)"),
@@ -191,6 +192,8 @@ def _initially(data: dict[str, Any]) -> str:
         return "equals RoPE"
     if {"HouseholderProduct", "DecayProduct"} & set(data["forms"]):
         return "changes products of queries and keys by the content, in a way that depends on both vectors"
+    if "GatedDistanceBias" in data["forms"]:
+        return "adds a bias that depends on the query and the key"
     return "rotates by angles near 0, which depend on the content" if "angles" in data else "changes nothing"
 
 

@@ -297,6 +297,18 @@ class KeyBias:
 
 
 @dataclass(frozen=True)
+class GatedDistanceBias:
+    """`- slope[h] · max(0, i - j) · (softplus(<query_vector[h], q_i>) + softplus(<key_vector[h], k_j>))`, for GRAPE-A.
+
+    i and j are position IDs. None omits the summand of the queries or of the keys.
+    """
+
+    slope: Float[Tensor, " h"]
+    query_vector: Float[Tensor, "h d"] | None = None
+    key_vector: Float[Tensor, "h d"] | None = None
+
+
+@dataclass(frozen=True)
 class CumulativeBias:
     """`+ prefix_sum[b|1, h|1, index of i] - prefix_sum[b|1, h|1, j]`, for FoX.
 
@@ -393,9 +405,20 @@ def num_heads(form: "Term | HouseholderProduct | DecayProduct") -> int:
             return x.shape[1]
         case ToeplitzBias(table=x) | RelativeKeyBias(table=x) | PiecewiseLinearBias(slope=x) | KeyBias(vector=x):
             return len(x)
+        case GatedDistanceBias(slope=x):
+            return len(x)
 
 
-Term = ToeplitzBias | PiecewiseLinearBias | RelativeKeyBias | ContentBias | KeyBias | CumulativeBias | DenseBias
+Term = (
+    ToeplitzBias
+    | PiecewiseLinearBias
+    | RelativeKeyBias
+    | ContentBias
+    | KeyBias
+    | GatedDistanceBias
+    | CumulativeBias
+    | DenseBias
+)
 Product = PiecewiseRotation | HouseholderProduct | DecayProduct
 
 
@@ -423,7 +446,7 @@ class AttentionModifiers:
         """Whether a cache should store rotated keys: a rotation does not make them wider, and no term reads unrotated keys."""
         if self.rotation is None or self.rotation.polar:
             return False
-        return not any(isinstance(term, KeyBias) for term in self.terms)
+        return not any(isinstance(term, KeyBias | GatedDistanceBias) for term in self.terms)
 
     @property
     def bidirectional(self) -> bool:

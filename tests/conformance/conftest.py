@@ -16,6 +16,7 @@ from lengthwise.forms import (
     CumulativeBias,
     DecayProduct,
     DenseBias,
+    GatedDistanceBias,
     HouseholderProduct,
     KeyBias,
     LogitTransform,
@@ -31,7 +32,7 @@ from lengthwise.span import Span
 
 ALL = {
     Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
-    RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct
+    RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct, GatedDistanceBias
 }  # fmt: skip
 NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {
@@ -39,7 +40,7 @@ SERVED: dict[str, set[type]] = {
     "blocked": ALL,
     "sdpa": ALL - NEEDS_ROWS,
     "reference": ALL,
-    "flex": ALL - NEEDS_ROWS,
+    "flex": ALL - NEEDS_ROWS - {GatedDistanceBias},
 }
 
 

@@ -17,6 +17,7 @@ from lengthwise.forms import (
     CumulativeBias,
     DecayProduct,
     DenseBias,
+    GatedDistanceBias,
     HouseholderProduct,
     KeyBias,
     PiecewiseLinearBias,
@@ -191,6 +192,13 @@ def _terms(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dis
                 total += scale * math.fsum((a + c) * b for a, c, b in zip(q, added, entry, strict=True))
             case KeyBias(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
+            case GatedDistanceBias(slope, query_vector, key_vector):
+                for x, vector in ((q, query_vector), (k, key_vector)):
+                    if vector is not None:
+                        gate = math.log1p(
+                            math.exp(math.fsum(a * b for a, b in zip(x, vector[head].tolist(), strict=True)))
+                        )
+                        total -= float(slope[head]) * max(0, distance) * gate
             case DenseBias(bias):
                 total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
     return total

@@ -18,6 +18,7 @@ from lengthwise.encodings.dynamic_ntk import DynamicNTK
 from lengthwise.encodings.dynamic_yarn import DynamicYaRN
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.fox import FoX
+from lengthwise.encodings.grape_a import GrapeA
 from lengthwise.encodings.grape_ap import GrapeAP
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.encodings.kerple_power import KerplePower
@@ -99,6 +100,7 @@ ENCODINGS = Registry(
         FoX,
         StickBreaking,
         BandedBias,
+        GrapeA,
         GrapeAP,
         LogN,
         SSMax,
@@ -130,6 +132,7 @@ __all__ = [
     "DynamicNTK",
     "DynamicYaRN",
     "FoX",
+    "GrapeA",
     "GrapeAP",
     "Inkling",
     "KerpleLog",

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, in_compute_dtype
@@ -229,11 +230,28 @@ def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> F
             return _relative(content, table, column(span.distance(), table.shape[1], first))
         case forms.KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
+        case forms.GatedDistanceBias():
+            query_rate, key_rate = distance_rates(term, q, k)
+            distance = span.distance().clamp(min=0)[:, None]
+            return -distance * (query_rate[..., None] + key_rate[..., None, :])
         case forms.CumulativeBias(prefix_sum):
             return prefix_sum[..., -span.q.shape[1] :, None] - prefix_sum[..., None, :]
         case forms.DenseBias(bias):
             return bias
     raise AssertionError(f"not a form: {term}")
+
+
+def distance_rates(
+    term: forms.GatedDistanceBias, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]
+) -> tuple[Float[Tensor, "#b #h i"], Float[Tensor, "#b #h j"]]:
+    """Return what each query and each key contributes to the slope of a pair."""
+
+    def rates(x: Tensor, vector: Tensor | None) -> Tensor:
+        if vector is None:
+            return x.new_zeros(1, 1, x.shape[2])
+        return softplus(torch.einsum("bhtd,hd->bht", x, vector.to(x.dtype))) * term.slope.to(x.dtype)[:, None]
+
+    return rates(q, term.query_vector), rates(k, term.key_vector)
 
 
 def _relative(
