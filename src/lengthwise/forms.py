@@ -27,7 +27,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lengthwise.products import DecayProduct, HouseholderProduct
+from lengthwise.products import DecayProduct as DecayProduct
+from lengthwise.products import HouseholderProduct as HouseholderProduct
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 

@@ -85,9 +85,8 @@ def output(
                 modifiers = replace(modifiers, rotation=_of_pair(rotation, heads, (b, i, j)))
             for h in range(heads):
                 query_numbers = q[b, h, i].tolist()
-                for form in products:
-                    of_pair = _reflected if isinstance(form, HouseholderProduct) else _decayed
-                    query_numbers = of_pair(form, query_numbers, (b, h, i, j))
+                for content_product in products:
+                    query_numbers = _query_of_pair(content_product, query_numbers, (b, h, i, j))
                 logit = pair(modifiers, h, query_numbers, k[b, h // groups, j].tolist(), distance, scale)
                 for term in content_terms:
                     logit += _term_gain(modifiers, h) * _content_bias(term, batch, heads, (b, h, i, j), distance)
@@ -114,9 +113,12 @@ def output(
     return out
 
 
-def _reflected(product: HouseholderProduct, q: Numbers, index: tuple[int, int, int, int]) -> Numbers:
-    """Return H_j+1 ... H_i q, for tokens of the query's document."""
+def _query_of_pair(product: HouseholderProduct | DecayProduct, q: Numbers, index: tuple[int, int, int, int]) -> Numbers:
+    """Return what a product multiplies the key by: H_j+1 ... H_i q, or q with every channel decayed."""
     b, h, i, j = index
+    if isinstance(product, DecayProduct):
+        sums = zip(product.prefix_sum[b, h, i].tolist(), product.prefix_sum[b, h, j].tolist(), strict=True)
+        return [x * math.exp(at_query - at_key) for x, (at_query, at_key) in zip(q, sums, strict=True)]
     ids = [0] * (i + 1) if product.documents is None else product.documents[b % len(product.documents)].tolist()
     for t in range(i, j, -1):
         if ids[t] == ids[i]:
@@ -124,13 +126,6 @@ def _reflected(product: HouseholderProduct, q: Numbers, index: tuple[int, int, i
             factor = beta * math.fsum(x * y for x, y in zip(w, q, strict=True))
             q = [x - factor * y for x, y in zip(q, w, strict=True)]
     return q
-
-
-def _decayed(product: DecayProduct, q: Numbers, index: tuple[int, int, int, int]) -> Numbers:
-    """Return q with every channel decayed as between the key and the query."""
-    b, h, i, j = index
-    sums = zip(product.prefix_sum[b, h, i].tolist(), product.prefix_sum[b, h, j].tolist(), strict=True)
-    return [x * math.exp(at_query - at_key) for x, (at_query, at_key) in zip(q, sums, strict=True)]
 
 
 def _of_pair(rotation: Rotation, heads: int, pair: tuple[int, int, int]) -> Rotation:
@@ -193,12 +188,10 @@ def _terms(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dis
             case KeyBias(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
             case GatedDistanceBias(slope, query_vector, key_vector):
-                for x, vector in ((q, query_vector), (k, key_vector)):
-                    if vector is not None:
-                        gate = math.log1p(
-                            math.exp(math.fsum(a * b for a, b in zip(x, vector[head].tolist(), strict=True)))
-                        )
-                        total -= float(slope[head]) * max(0, distance) * gate
+                for token, gate_vector in ((q, query_vector), (k, key_vector)):
+                    if gate_vector is not None:
+                        dot = math.fsum(a * b for a, b in zip(token, gate_vector[head].tolist(), strict=True))
+                        total -= float(slope[head]) * max(0, distance) * math.log1p(math.exp(dot))
             case DenseBias(bias):
                 total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
     return total
