@@ -42,11 +42,17 @@ COSTS = {
     "RelativeKeyBias": ("a vector for each distance: O(n d), or O(h n d) if heads differ", "O(h n² d)"),
     "ContentBias": ("r numbers for each distance and query: O(n r), or O(h n r) if heads differ", "O(h n² r)"),
     "KeyBias": ("a vector for each head: O(h d)", "O(n h d)"),
+    "GatedDistanceBias": ("two vectors for each head: O(h d)", "O(n h d) and O(h n²) additions"),
     "CumulativeBias": ("a number for every key: O(h n)", "O(h n)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "RelativeValues": ("a vector for each distance: O(n d)", "O(h n² d)"),
     "LogitTransform": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),
     "PiecewiseRotation": ("cosines and sines for each position, pair and region: O(n d)", "O(h n² d) for each region"),
+    "HouseholderProduct": (
+        "a vector for each token, and numbers for each token and the tokens of its block: O(h n d)",
+        "O(h n² d): four products of the size of q kᵀ",
+    ),
+    "DecayProduct": ("a number for each token and channel: O(h n d)", "O(h n² d)"),
     "QueryGain": ("a number for each query: O(n), or O(h n) if heads differ", "O(n h d)"),
     "SinkLogit": ("a number for each head: O(h)", "O(h n)"),
 }
@@ -184,6 +190,10 @@ def _initially(data: dict[str, Any]) -> str:
     """Return what an encoding does that has no picture."""
     if "frequencies" in data:
         return "equals RoPE"
+    if {"HouseholderProduct", "DecayProduct"} & set(data["forms"]):
+        return "changes products of queries and keys by the content, in a way that depends on both vectors"
+    if "GatedDistanceBias" in data["forms"]:
+        return "adds a bias that depends on the query and the key"
     return "rotates by angles near 0, which depend on the content" if "angles" in data else "changes nothing"
 
 

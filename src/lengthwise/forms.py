@@ -8,8 +8,9 @@ The logit of query i and key j in head h is
 
     gain_i · scale · <rotated q_i, rotated k_j>  +  every term(h, i, j)
 
-where the terms read q and k before rotation. Terms are in nats: they are added after scaling. The weights are the softmax of
-the logits over the visible keys and, if there is one, the logit of a sink.
+where the terms read q and k before rotation. A form of `Product` takes the place of the product of rotated vectors. Terms are
+in nats: they are added after scaling. The weights are the softmax of the logits over the visible keys and, if there is one, the
+logit of a sink.
 
 A table over distances begins at the distance `first`. If `first` is below 0, the table also has values for keys after the
 query and serves both directions; with `first = 0` it serves causal masks only. Its columns are the distances first,
@@ -26,6 +27,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from lengthwise.products import DecayProduct as DecayProduct
+from lengthwise.products import HouseholderProduct as HouseholderProduct
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
@@ -295,6 +298,18 @@ class KeyBias:
 
 
 @dataclass(frozen=True)
+class GatedDistanceBias:
+    """`- slope[h] · max(0, i - j) · (softplus(<query_vector[h], q_i>) + softplus(<key_vector[h], k_j>))`, for GRAPE-A.
+
+    i and j are position IDs. None omits the summand of the queries or of the keys.
+    """
+
+    slope: Float[Tensor, " h"]
+    query_vector: Float[Tensor, "h d"] | None = None
+    key_vector: Float[Tensor, "h d"] | None = None
+
+
+@dataclass(frozen=True)
 class CumulativeBias:
     """`+ prefix_sum[b|1, h|1, index of i] - prefix_sum[b|1, h|1, j]`, for FoX.
 
@@ -382,16 +397,30 @@ def column(
     return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
 
 
-def num_heads(term: "Term") -> int:
-    """Return how many heads a term has; 1 if all heads share it."""
-    match term:
+def num_heads(form: "Term | HouseholderProduct | DecayProduct") -> int:
+    """Return how many heads a form has; 1 if all heads share it."""
+    match form:
         case ContentBias(content=x) | DenseBias(bias=x) | CumulativeBias(prefix_sum=x):
+            return x.shape[1]
+        case HouseholderProduct(w=x) | DecayProduct(prefix_sum=x):
             return x.shape[1]
         case ToeplitzBias(table=x) | RelativeKeyBias(table=x) | PiecewiseLinearBias(slope=x) | KeyBias(vector=x):
             return len(x)
+        case GatedDistanceBias(slope=x):
+            return len(x)
 
 
-Term = ToeplitzBias | PiecewiseLinearBias | RelativeKeyBias | ContentBias | KeyBias | CumulativeBias | DenseBias
+Term = (
+    ToeplitzBias
+    | PiecewiseLinearBias
+    | RelativeKeyBias
+    | ContentBias
+    | KeyBias
+    | GatedDistanceBias
+    | CumulativeBias
+    | DenseBias
+)
+Product = PiecewiseRotation | HouseholderProduct | DecayProduct
 
 
 @dataclass(frozen=True)
@@ -404,7 +433,7 @@ class AttentionModifiers:
     logit_transform: LogitTransform | None = None
     gain: QueryGain | None = None
     sink: SinkLogit | None = None
-    product: PiecewiseRotation | None = None  # takes the place of `rotation`
+    product: Product | None = None  # takes the place of `rotation`
     encoding: str | None = None  # the class name of the encoding, for messages
 
     @property
@@ -418,7 +447,7 @@ class AttentionModifiers:
         """Whether a cache should store rotated keys: a rotation does not make them wider, and no term reads unrotated keys."""
         if self.rotation is None or self.rotation.polar:
             return False
-        return not any(isinstance(term, KeyBias) for term in self.terms)
+        return not any(isinstance(term, KeyBias | GatedDistanceBias) for term in self.terms)
 
     @property
     def bidirectional(self) -> bool:
@@ -426,7 +455,7 @@ class AttentionModifiers:
         return not self.causal_forms
 
 
-def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain | PiecewiseRotation) -> bool:
+def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain | Product) -> bool:
     match form:
         case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0

@@ -293,7 +293,8 @@ def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
 
 def _biases(modifiers: forms.AttentionModifiers) -> list[forms.Term]:
     """Return the terms that do not depend on q and k."""
-    return [term for term in modifiers.terms if not isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))]
+    kinds = forms.RelativeKeyBias, forms.KeyBias, forms.GatedDistanceBias
+    return [term for term in modifiers.terms if not isinstance(term, kinds)]
 
 
 def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:

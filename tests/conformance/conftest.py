@@ -12,7 +12,10 @@ from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, number
 from lengthwise.forms import (
     ContentBias,
     CumulativeBias,
+    DecayProduct,
     DenseBias,
+    GatedDistanceBias,
+    HouseholderProduct,
     KeyBias,
     LogitTransform,
     PiecewiseLinearBias,
@@ -27,14 +30,15 @@ from lengthwise.span import Span
 
 ALL = {
     Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
-    RelativeValues, LogitTransform, PiecewiseRotation
+    RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct, GatedDistanceBias
 }  # fmt: skip
+NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {
     "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
     "blocked": ALL,
-    "sdpa": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
+    "sdpa": ALL - NEEDS_ROWS,
     "reference": ALL,
-    "flex": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
+    "flex": ALL - NEEDS_ROWS - {GatedDistanceBias},
 }
 
 
@@ -49,11 +53,11 @@ def _refused_form(make: Any, backend: str) -> str | None:
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     forms = [
         modifiers.logit_transform,
+        modifiers.product,
         *modifiers.values,
         *modifiers.terms,
         modifiers.rotation,
         modifiers.gain,
-        modifiers.product,
     ]
     if backend == "fused" and native.missing():
         return ""

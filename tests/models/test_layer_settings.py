@@ -24,6 +24,7 @@ PATTERNS = [
     "pope(window=6)+grapeap(window=4)",
     "selectiverope(window=3)",
     "repo(window=4,sinks=true)",
+    "pathfox(window=4,temperature=ssmax)+wall(window=5,sinks=true)",
     "pope(window=4,temperature=ssmax,sinks=true)",
     "lerope(window=3,temperature=mistrallarge4)+nope",
     "bandedbias(temperature=inkling(length=4),window=6)+nope",

@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention.arguments import transpose_hint, transposed
 from lengthwise.config import ConfigError, context_of
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers, num_heads
+from lengthwise.forms import AttentionModifiers, DecayProduct, HouseholderProduct, num_heads
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -90,7 +90,8 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     name = type(encoding).__name__
     # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
     # heads share may stand beside one that has a row for each head.
-    heads = max([num_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
+    product = [modifiers.product] if isinstance(modifiers.product, HouseholderProduct | DecayProduct) else []
+    heads = max((num_heads(form) for form in (*modifiers.terms, *product)), default=q.shape[1])
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _model_arguments(type(encoding))):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.forms import AttentionModifiers, PiecewiseRotation, Rotation
 from lengthwise.values import ConfigError
 
 _ANGLE_DTYPES = ("float32", "float64")  # lower precision or whole numbers would round the angle of a distant position
@@ -29,11 +29,13 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
         raise ConfigError(
             f"{modifiers.encoding or 'LogitTransform'} has no softmax, to which a sink could be added; omit the sinks"
         )
-    product = modifiers.product
-    for rotation in (modifiers.rotation, *(product.rotations if product else ())):
+    rotations, product = [modifiers.rotation], modifiers.product
+    if isinstance(product, PiecewiseRotation):
+        rotations, product = [*rotations, *product.rotations], None
+    for rotation in rotations:
         _require_rotation(rotation, modifiers.encoding, mask, q)
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
-    for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink):
+    for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink, product):
         if form is not None:
             _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
 

@@ -14,7 +14,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import content_of, is_transformed
-from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.forms import AttentionModifiers, Product, Rotation
 from lengthwise.span import Span
 
 
@@ -114,12 +114,13 @@ def no_gradients(backend: str, device: torch.device | str) -> str | None:
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """Return the modifiers with the terms and the rotation that the encoding computes from the features of the tokens."""
+    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens' features."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     computed = content_of(encoding, features, span, documents)
     rotation = next((form for form in computed if isinstance(form, Rotation)), modifiers.rotation)
-    terms = tuple(form for form in computed if not isinstance(form, Rotation))
-    return replace(modifiers, terms=(*modifiers.terms, *terms), rotation=rotation)
+    product = next((form for form in computed if isinstance(form, Product)), modifiers.product)
+    terms = tuple(form for form in computed if not isinstance(form, Rotation | Product))
+    return replace(modifiers, terms=(*modifiers.terms, *terms), rotation=rotation, product=product)
 
 
 def check_backend(backend: str) -> str:

@@ -72,11 +72,21 @@ def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
 
 
-def _slice_product(product: forms.PiecewiseRotation | None, rows: slice, keys: slice) -> forms.PiecewiseRotation | None:
-    if product is None:
-        return None
-    sliced = (_slice_rotation(rotation, rows, keys) for rotation in product.rotations)
-    return replace(product, rotations=tuple(rotation for rotation in sliced if rotation is not None))
+def _slice_product(product: forms.Product | None, rows: slice, keys: slice) -> forms.Product | None:
+    match product:
+        case forms.PiecewiseRotation(rotations):
+            sliced = (_slice_rotation(rotation, rows, keys) for rotation in rotations)
+            return replace(product, rotations=tuple(rotation for rotation in sliced if rotation is not None))
+        # These are causal, so the queries of a block are the last of its keys.
+        case forms.HouseholderProduct(w, beta, documents):
+            return forms.HouseholderProduct(w[:, :, keys], beta[:, :, keys], _select_documents(documents, keys))
+        case forms.DecayProduct(prefix_sum, documents):
+            return forms.DecayProduct(prefix_sum[:, :, keys], _select_documents(documents, keys))
+    return None
+
+
+def _select_documents(documents: Tensor | None, keys: slice) -> Tensor | None:
+    return None if documents is None else documents[:, keys]
 
 
 def _slice_angle(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:

@@ -15,9 +15,13 @@ from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
     CumulativeBias,
+    DecayProduct,
     DenseBias,
+    GatedDistanceBias,
+    HouseholderProduct,
     KeyBias,
     PiecewiseLinearBias,
+    PiecewiseRotation,
     QueryGain,
     RelativeKeyBias,
     Rotation,
@@ -53,13 +57,15 @@ def output(
     out = torch.zeros_like(q)
     content_terms: list[DenseBias | CumulativeBias | ContentBias] = []
     rotations: list[Rotation] = []
+    products: list[HouseholderProduct | DecayProduct] = []
     if encoding.reads_content():
         all_positions = positions.expand(batch, -1)
         computed = encoding.content(encoding.features(x), Span(all_positions, all_positions, length), documents)
         rotations = [form for form in computed if isinstance(form, Rotation)]
+        products = [form for form in computed if isinstance(form, HouseholderProduct | DecayProduct)]
         content_terms = [term for term in computed if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
-        assert len(content_terms) + len(rotations) == len(computed), (
-            "content terms must be Rotation, DenseBias, CumulativeBias or ContentBias"
+        assert len(content_terms) + len(rotations) + len(products) == len(computed), (
+            "content forms must be Rotation, HouseholderProduct, DecayProduct, DenseBias, CumulativeBias or ContentBias"
         )
     for b in range(batch):
         ids = positions[b].tolist()
@@ -72,13 +78,16 @@ def output(
             query, key, distance = torch.tensor([[ids[i]]]), torch.tensor([[ids[j]]]), ids[i] - ids[j]
             span = Span(query, key, length, length_q=lengths[:, i : i + 1], length_k=lengths[:, j : j + 1])
             modifiers_of[i, j] = modifiers = encoding.modifiers(span)
-            if modifiers.product:
+            if isinstance(modifiers.product, PiecewiseRotation):
                 rotation = modifiers.product.rotations[int(modifiers.product.region(query, key))]
                 modifiers = replace(modifiers, rotation=rotation, product=None)
             for rotation in rotations:
                 modifiers = replace(modifiers, rotation=_of_pair(rotation, heads, (b, i, j)))
             for h in range(heads):
-                logit = pair(modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), distance, scale)
+                query_numbers = q[b, h, i].tolist()
+                for content_product in products:
+                    query_numbers = _query_of_pair(content_product, query_numbers, (b, h, i, j))
+                logit = pair(modifiers, h, query_numbers, k[b, h // groups, j].tolist(), distance, scale)
                 for term in content_terms:
                     logit += _term_gain(modifiers, h) * _content_bias(term, batch, heads, (b, h, i, j), distance)
                 logits[h][i][j] = logit
@@ -102,6 +111,21 @@ def output(
                 total = math.fsum(weight * float(value[d]) for weight, value in zip(weights, values, strict=True))
                 out[b, h, i, d] = total / math.fsum([*weights, *sink_weight]) if normalized else total
     return out
+
+
+def _query_of_pair(product: HouseholderProduct | DecayProduct, q: Numbers, index: tuple[int, int, int, int]) -> Numbers:
+    """Return what a product multiplies the key by: H_j+1 ... H_i q, or q with every channel decayed."""
+    b, h, i, j = index
+    if isinstance(product, DecayProduct):
+        sums = zip(product.prefix_sum[b, h, i].tolist(), product.prefix_sum[b, h, j].tolist(), strict=True)
+        return [x * math.exp(at_query - at_key) for x, (at_query, at_key) in zip(q, sums, strict=True)]
+    ids = [0] * (i + 1) if product.documents is None else product.documents[b % len(product.documents)].tolist()
+    for t in range(i, j, -1):
+        if ids[t] == ids[i]:
+            w, beta = product.w[b, h, t].tolist(), float(product.beta[b, h, t])
+            factor = beta * math.fsum(x * y for x, y in zip(w, q, strict=True))
+            q = [x - factor * y for x, y in zip(q, w, strict=True)]
+    return q
 
 
 def _of_pair(rotation: Rotation, heads: int, pair: tuple[int, int, int]) -> Rotation:
@@ -163,6 +187,11 @@ def _terms(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dis
                 total += scale * math.fsum((a + c) * b for a, c, b in zip(q, added, entry, strict=True))
             case KeyBias(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
+            case GatedDistanceBias(slope, query_vector, key_vector):
+                for token, gate_vector in ((q, query_vector), (k, key_vector)):
+                    if gate_vector is not None:
+                        dot = math.fsum(a * b for a, b in zip(token, gate_vector[head].tolist(), strict=True))
+                        total -= float(slope[head]) * max(0, distance) * math.log1p(math.exp(dot))
             case DenseBias(bias):
                 total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
     return total

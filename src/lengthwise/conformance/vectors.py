@@ -14,7 +14,7 @@ from lengthwise.class_versions import is_builtin_class
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias
+from lengthwise.forms import AttentionModifiers, GatedDistanceBias, KeyBias, RelativeKeyBias
 from lengthwise.span import Span
 
 # Reference values are part of the tests, so an installed package does not have them.
@@ -96,7 +96,7 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
         modifiers.rotation
         or modifiers.product
         or modifiers.logit_transform
-        or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
+        or any(isinstance(term, (RelativeKeyBias, KeyBias, GatedDistanceBias)) for term in modifiers.terms)
     )
     if fixed_width and width > q.shape[-1]:
         v_parts = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]

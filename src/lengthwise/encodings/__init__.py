@@ -18,6 +18,7 @@ from lengthwise.encodings.dynamic_ntk import DynamicNTK
 from lengthwise.encodings.dynamic_yarn import DynamicYaRN
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.fox import FoX
+from lengthwise.encodings.grape_a import GrapeA
 from lengthwise.encodings.grape_ap import GrapeAP
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.encodings.kerple_power import KerplePower
@@ -29,6 +30,8 @@ from lengthwise.encodings.nope import NoPE
 from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 from lengthwise.encodings.p_rope import PRoPE
+from lengthwise.encodings.path import PaTH
+from lengthwise.encodings.path_fox import PaTHFoX
 from lengthwise.encodings.pi import PI
 from lengthwise.encodings.pope import PoPE
 from lengthwise.encodings.repo import RePo
@@ -52,6 +55,7 @@ from lengthwise.encodings.temperatures.ministral import Ministral
 from lengthwise.encodings.temperatures.mistral_large4 import MistralLarge4
 from lengthwise.encodings.temperatures.ssmax import SSMax
 from lengthwise.encodings.transformer_xl import TransformerXL
+from lengthwise.encodings.wall import Wall
 from lengthwise.encodings.xpos import XPos
 from lengthwise.encodings.yarn import YaRN
 
@@ -80,6 +84,9 @@ ENCODINGS = Registry(
         PoPE,
         RePo,
         SelectiveRoPE,
+        PaTH,
+        PaTHFoX,
+        Wall,
         Shaw,
         TransformerXL,
         ALiBi,
@@ -93,6 +100,7 @@ ENCODINGS = Registry(
         FoX,
         StickBreaking,
         BandedBias,
+        GrapeA,
         GrapeAP,
         LogN,
         SSMax,
@@ -124,6 +132,7 @@ __all__ = [
     "DynamicNTK",
     "DynamicYaRN",
     "FoX",
+    "GrapeA",
     "GrapeAP",
     "Inkling",
     "KerpleLog",
@@ -140,6 +149,8 @@ __all__ = [
     "NTKByParts",
     "NoPE",
     "PRoPE",
+    "PaTH",
+    "PaTHFoX",
     "PoPE",
     "PositionEncoding",
     "RePo",
@@ -156,6 +167,7 @@ __all__ = [
     "StickBreaking",
     "Temperature",
     "TransformerXL",
+    "Wall",
     "XPos",
     "YaRN",
 ]

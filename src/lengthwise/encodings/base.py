@@ -18,7 +18,7 @@ from lengthwise.config.class_settings import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
 from lengthwise.encodings.arguments import require_positive as require_positive
 from lengthwise.encodings.arguments import require_positive_int as require_positive_int
-from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
+from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 
 
@@ -84,12 +84,12 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
 
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-    ) -> tuple[Term | Rotation, ...]:
+    ) -> tuple[Term | Rotation | Product, ...]:
         """Return the terms that follow from the features of all j keys, in addition to those of `modifiers`.
 
-        One of them may be a rotation, which takes the place of that of `modifiers`. The queries are the last i of the j tokens.
-        `documents` has the document of each key, or is None if all keys belong to one document. What a token gets must not
-        depend on tokens of other documents, nor on later tokens.
+        One of them may be a rotation or a product, which takes the place of that of `modifiers`. The queries are the last i of
+        the j tokens. `documents` has the document of each key, or is None if all keys belong to one document. What a token gets
+        must not depend on tokens of other documents, nor on later tokens.
         """
         return ()
 

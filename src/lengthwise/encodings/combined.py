@@ -12,7 +12,7 @@ from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.sinks import Sinks
 from lengthwise.encodings.temperatures.base import Temperature
-from lengthwise.forms import AttentionModifiers, Rotation, Term
+from lengthwise.forms import AttentionModifiers, Product, Rotation, Term
 from lengthwise.span import Span
 
 
@@ -78,7 +78,7 @@ class Combined(PositionEncoding):
 
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-    ) -> tuple[Term | Rotation, ...]:
+    ) -> tuple[Term | Rotation | Product, ...]:
         return self.base.content(features, span, documents)
 
     def tracked(self) -> Mapping[str, Tensor]:

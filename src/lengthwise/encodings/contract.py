@@ -18,7 +18,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import (
     AttentionModifiers,
     LogitTransform,
-    PiecewiseRotation,
+    Product,
     QueryGain,
     RelativeValues,
     Rotation,
@@ -28,12 +28,12 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
-_FORMS = {
-    "rotation": Rotation,
-    "logit_transform": LogitTransform,
-    "gain": QueryGain,
-    "sink": SinkLogit,
-    "product": PiecewiseRotation,
+_FORMS: dict[str, tuple[type, ...]] = {
+    "rotation": (Rotation,),
+    "logit_transform": (LogitTransform,),
+    "gain": (QueryGain,),
+    "sink": (SinkLogit,),
+    "product": get_args(Product),
 }
 _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
 
@@ -51,10 +51,10 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         ) from error
     if not isinstance(modifiers, AttentionModifiers):
         raise wrong_return(encoding, "modifiers", "AttentionModifiers", modifiers)
-    for name, form in _FORMS.items():
+    for name, forms in _FORMS.items():
         value = getattr(modifiers, name)
-        if value is not None and not isinstance(value, form):
-            expected = f"AttentionModifiers whose {name} is a {form.__name__} or None"
+        if value is not None and not isinstance(value, forms):
+            expected = f"AttentionModifiers whose {name} is a {', a '.join(f.__name__ for f in forms)} or None"
             raise wrong_return(encoding, "modifiers", expected, value)
     for name, forms in _TUPLES.items():
         _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
@@ -82,15 +82,18 @@ def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[
 
 def content_of(
     encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
-) -> tuple[Term | Rotation, ...]:
-    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms, with at most one rotation."""
+) -> tuple[Term | Rotation | Product, ...]:
+    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms, with at most one rotation or product."""
     forms = encoding.content(features, span, documents)
-    _require_forms(encoding, "content", "", forms, (*_TUPLES["terms"], Rotation))
-    rotations = [form for form in forms if isinstance(form, Rotation)]
-    if len(rotations) > 1:
-        raise wrong_return(encoding, "content", "a tuple of forms with at most one Rotation", rotations[1])
-    for rotation in rotations:
-        _require_layout(encoding, "content", rotation)
+    products = (*_FORMS["rotation"], *_FORMS["product"])
+    _require_forms(encoding, "content", "", forms, (*_TUPLES["terms"], *products))
+    found = [form for form in forms if isinstance(form, products)]
+    if len(found) > 1:
+        names = ", ".join(form.__name__ for form in products)
+        raise wrong_return(encoding, "content", f"a tuple of forms with at most one of {names}", found[1])
+    for form in found:
+        if isinstance(form, Rotation):
+            _require_layout(encoding, "content", form)
     return forms
 
 

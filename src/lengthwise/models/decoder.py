@@ -377,4 +377,5 @@ class _Attention:
             modifiers,
             terms=(*modifiers.terms, *content.terms),
             rotation=modifiers.rotation if content.rotation is None else content.rotation,
+            product=modifiers.product if content.product is None else content.product,
         )

@@ -94,6 +94,9 @@ def test_a_matrix_of_a_user():
     assert bias_of(Windowed(), 5, 2, 8, 1.0).tolist() == [[0, 5, 0, 5, 0, 5]] * 2
 
 
+READ_CONTENT = ("FoX", "BandedBias", "GrapeAP", "RePo", "SelectiveRoPE", "PaTH", "PaTHFoX", "Wall")
+
+
 @pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
 def test_every_encoding_has_a_bias_or_a_reason(make):
     encoding = build(make)
@@ -103,7 +106,7 @@ def test_every_encoding_has_a_bias_or_a_reason(make):
         assert bias_of(encoding, 9, 2, 8, 1.0).shape == (2, 10)
     else:
         assert make.__name__ in reason
-        assert ("content" in reason) == (make.__name__ in ("FoX", "BandedBias", "GrapeAP", "RePo", "SelectiveRoPE"))
+        assert ("content" in reason) == (make.__name__ in READ_CONTENT)
         with pytest.raises(ConfigError, match=f"has no bias to measure: .*{make.__name__}"):
             require(run_of(make), [LearnedBiasQuestion()])
 

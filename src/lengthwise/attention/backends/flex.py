@@ -53,7 +53,7 @@ class Flex(Backend):
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
-        if reason := needs_rows(modifiers, "FlexAttention"):
+        if reason := _no_score_mod(modifiers):
             return reason
         if q.device.type not in ("cpu", "cuda"):
             return f"it supports a CPU and CUDA, not {q.device.type}"
@@ -124,6 +124,13 @@ def _attend(
         return (out * share[..., None]).to(input_dtype)  # of the keys: exp(lse) / (exp(lse) + exp(logit))
 
 
+def _no_score_mod(modifiers: forms.AttentionModifiers) -> str | None:
+    """Return why no `score_mod` computes the modifiers, or None."""
+    if any(isinstance(term, forms.GatedDistanceBias) for term in modifiers.terms):
+        return "it has no score_mod for GatedDistanceBias, which reads q and k before rotation"
+    return needs_rows(modifiers, "FlexAttention")
+
+
 def score_mod(
     modifiers: forms.AttentionModifiers,
     span: Span,
@@ -145,7 +152,7 @@ def score_mod(
     """
     if modifiers.sink:
         raise ConfigError("score_mod: a SinkLogit is in the softmax's denominator; use lengthwise.attend")
-    if reason := needs_rows(modifiers, "FlexAttention"):
+    if reason := _no_score_mod(modifiers):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
     content = [
         type(term).__name__ for term in modifiers.terms if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))

@@ -6,10 +6,12 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, in_compute_dtype
 from lengthwise.attention.masks import Mask
+from lengthwise.attention.product_blocks import decayed, product_blocks
 from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.attention.tables import scatter_columns
 from lengthwise.forms import column
@@ -50,9 +52,11 @@ class Reference(Backend):
             edges, rank = torch.tensor(measurement.edges, dtype=torch.long, device=device), measurement.rank(device)
             out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=forms.table_dtype(device), device=device)
             blocks = zip(slices, slice_modifiers(measurement.modifiers, measurement.span, slices), strict=True)
+            products = product_blocks(measurement.modifiers.product, k, mask.queries)
             for (rows, keys), (modifiers, span) in blocks:
                 visible = mask.visible(device, rows, keys)[:, None]
-                block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
+                product = None if products is None else products.logits(q[:, :, rows], rows, keys)
+                block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale, product)
                 weights = weights_of(modifiers, block_logits.masked_fill(~visible, -math.inf))
                 weights = weights.to(forms.table_dtype(device))
                 column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
@@ -82,9 +86,14 @@ def attention(
     span: Span,
     visible: Bool[Tensor, "#b 1 i j"],
     scale: float,
+    product: Float[Tensor, "b h i j"] | None = None,
 ) -> Float[Tensor, "b h i d"]:
-    """Return the attention output. q, k and v have the same number of heads and the compute dtype."""
-    weights = weights_of(modifiers, logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf))
+    """Return the attention output. q, k and v have the same number of heads and the compute dtype.
+
+    `product`: that of `modifiers.product` for all pairs, before scaling, if it has been computed in another way.
+    """
+    all_logits = logits(modifiers, q, k, span, visible, scale, product)
+    weights = weights_of(modifiers, all_logits.masked_fill(~visible, -math.inf))
     out = weights @ v
     for value in modifiers.values:
         # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
@@ -101,16 +110,24 @@ def logits(
     span: Span,
     visible: Bool[Tensor, "#b 1 i j"],
     scale: float,
+    product: Float[Tensor, "b h i j"] | None = None,
 ) -> Float[Tensor, "b h i j"]:
     """Return the logits of all pairs before masking, in float32 or higher. q and k have the same number of heads.
 
-    Rotated q and k are rounded to their own dtype, as in a cache of rotated keys.
+    Rotated q and k are rounded to their own dtype, as in a cache of rotated keys. `product`: see `attention`.
     """
     compute = torch.promote_types(q.dtype, torch.float32)
-    if modifiers.product:
-        out = _piecewise(modifiers.product, q, k, span, scale)
-    else:
-        out = _rotated_product(modifiers.rotation, q, k, scale)
+    match modifiers.product:
+        case None:
+            out = _rotated_product(modifiers.rotation, q, k, scale)
+        case forms.PiecewiseRotation():
+            out = _piecewise(modifiers.product, q, k, span, scale)
+        case forms.HouseholderProduct():
+            out = scale * (
+                _householder(modifiers.product, q.to(compute), k.to(compute)) if product is None else product
+            )
+        case forms.DecayProduct():
+            out = scale * (_decayed(modifiers.product, q.to(compute), k.to(compute)) if product is None else product)
     gain = modifiers.gain.gain[..., None].to(compute) if modifiers.gain else None
     scales_terms = modifiers.gain is not None and modifiers.gain.scales_terms
     if gain is not None and not scales_terms:
@@ -157,6 +174,44 @@ def _piecewise(
     return out
 
 
+def _householder(
+    product: forms.HouseholderProduct, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]
+) -> Float[Tensor, "b h i j"]:
+    """Return <q_i, H_i ... H_j+1 k_j> for all pairs.
+
+    On the way back from query i, token t takes c_it w_t off what the later tokens have left of q_i, with c_it = beta_t
+    <w_t, q_i - Σ_s>t c_is w_s>. So c solves a triangular system of equations, and key j meets q_i - Σ_s>j c_is w_s. The system is
+    solved for some tokens at a time, because it has a number for each pair of tokens.
+    """
+    w, beta, tokens = product.w.to(q.dtype), product.beta.to(q.dtype), k.shape[2]
+    mask, pairs = (Mask(n, tokens, documents=product.documents) for n in (q.shape[2], tokens))
+    logits: list[Tensor] = []
+    # A compiled graph serves all lengths, so it has no loop over tokens.
+    for at in [slice(0, tokens)] if torch.compiler.is_compiling() else _chunks(tokens)[::-1]:
+        passed = mask.visible(q.device, keys=at)[:, None]  # i, t: t is not after i
+        later = pairs.visible(q.device, at, at)[:, None].tril(-1)  # s, t: s is after t
+        w_t, k_t, beta_t = w[:, :, at], k[:, :, at], beta[:, :, None, at]
+        system = torch.where(later, w_t @ w_t.mT * beta_t, 0.0) + torch.eye(
+            later.shape[-1], dtype=q.dtype, device=q.device
+        )
+        taken = torch.where(passed, q @ w_t.mT * beta_t, 0.0)
+        c = torch.linalg.solve_triangular(system, taken, upper=False, left=False, unitriangular=True)
+        logits.insert(0, q @ k_t.mT - c @ torch.where(later, w_t @ k_t.mT, 0.0))
+        q = q - c @ w_t
+    return torch.cat(logits, -1)
+
+
+def _decayed(
+    product: forms.DecayProduct, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]
+) -> Float[Tensor, "b h i j"]:
+    """Return Σ_n q_in k_jn exp(prefix_sum_in - prefix_sum_jn) for all pairs."""
+    return decayed(q, k, product.prefix_sum[:, :, -q.shape[2] :], product.prefix_sum)
+
+
+def _chunks(tokens: int) -> list[slice]:
+    return [slice(start, min(start + 256, tokens)) for start in range(0, tokens, 256)]
+
+
 def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
     """Return the values of a term for every pair of query and key."""
     match term:
@@ -175,11 +230,28 @@ def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> F
             return _relative(content, table, column(span.distance(), table.shape[1], first))
         case forms.KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
+        case forms.GatedDistanceBias():
+            query_rate, key_rate = distance_rates(term, q, k)
+            distance = span.distance().clamp(min=0)[:, None]
+            return -distance * (query_rate[..., None] + key_rate[..., None, :])
         case forms.CumulativeBias(prefix_sum):
             return prefix_sum[..., -span.q.shape[1] :, None] - prefix_sum[..., None, :]
         case forms.DenseBias(bias):
             return bias
     raise AssertionError(f"not a form: {term}")
+
+
+def distance_rates(
+    term: forms.GatedDistanceBias, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]
+) -> tuple[Float[Tensor, "#b #h i"], Float[Tensor, "#b #h j"]]:
+    """Return what each query and each key contributes to the slope of a pair."""
+
+    def rates(x: Tensor, vector: Tensor | None) -> Tensor:
+        if vector is None:
+            return x.new_zeros(1, 1, x.shape[2])
+        return softplus(torch.einsum("bhtd,hd->bht", x, vector.to(x.dtype))) * term.slope.to(x.dtype)[:, None]
+
+    return rates(q, term.query_vector), rates(k, term.key_vector)
 
 
 def _relative(

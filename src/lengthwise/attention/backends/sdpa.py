@@ -57,7 +57,7 @@ def _attend(
     key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
     bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
     for term in modifiers.terms:
-        if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias)):
+        if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias, forms.GatedDistanceBias)):
             values = _scaled(reference.dense(term, q, k, span, scale), modifiers.gain)
             bias = _hide(values, mask) if bias is None else bias + values
     if modifiers.rotation:

@@ -64,7 +64,7 @@ class Fused(Backend):
         for term in modifiers.terms:
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
-            if isinstance(term, (forms.CumulativeBias, forms.DenseBias)):
+            if isinstance(term, (forms.CumulativeBias, forms.DenseBias, forms.GatedDistanceBias)):
                 return f"it has no kernel for {type(term).__name__}"
             if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"

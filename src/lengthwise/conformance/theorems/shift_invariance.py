@@ -15,7 +15,7 @@ from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, n
 from lengthwise.conformance.causality import COUNT, SHIFT_TOLERANCE, shift_effects
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import ENCODINGS, PositionEncoding
-from lengthwise.forms import DenseBias, Rotation
+from lengthwise.forms import DenseBias, PiecewiseRotation, Rotation
 from lengthwise.span import Span
 
 
@@ -38,7 +38,9 @@ def allowed(case: EncodingCase, shift: int) -> float:
     encoding = case.build()
     positions = torch.arange(COUNT)[None] ** 2 + shift
     modifiers = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1))
-    if modifiers.product:  # the bound of the rotation with the largest one, for every pair
+    if isinstance(
+        modifiers.product, PiecewiseRotation
+    ):  # the bound of the rotation with the largest one, for every pair
         return max(_allowed(encoding, rotation) for rotation in modifiers.product.rotations)
     if modifiers.rotation is None:
         return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0

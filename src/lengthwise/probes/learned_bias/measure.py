@@ -12,7 +12,7 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
 from lengthwise.evaluation import encodings_of
-from lengthwise.forms import KeyBias, RelativeKeyBias, Term, table_dtype
+from lengthwise.forms import GatedDistanceBias, KeyBias, RelativeKeyBias, Term, table_dtype
 from lengthwise.models import Decoder, require_decoder
 from lengthwise.probes.base import OnProgress
 from lengthwise.probes.learned_bias import LearnedBiasQuestion
@@ -59,7 +59,9 @@ def no_bias_reason(encoding: PositionEncoding) -> str | None:
 
 def _has_bias(term: Term) -> bool:
     """Return whether a term has a part that does not depend on q and k."""
-    return not isinstance(term, KeyBias) and not (isinstance(term, RelativeKeyBias) and term.vector is None)
+    return not isinstance(term, KeyBias | GatedDistanceBias) and not (
+        isinstance(term, RelativeKeyBias) and term.vector is None
+    )
 
 
 @torch.no_grad()

@@ -4,8 +4,9 @@ A block of queries has whole rows of logits, so the softmax is the ordinary one.
 backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
 (parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
 
-A `LogitTransform` may use tensors that only autograd can find, and a `PiecewiseRotation` has several products of q and k. So their
-blocks are computed by the reference with checkpointing.
+A `LogitTransform` may use tensors that only autograd can find, and a form of `Product` has more than one product of q and k. So
+their blocks are computed by the reference with checkpointing; products that depend on the tokens between query and key, by
+`product_blocks`.
 """
 
 from dataclasses import replace
@@ -21,8 +22,9 @@ from lengthwise.attention.backends.base import Attend, Backend, in_compute_dtype
 from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, slices
 from lengthwise.attention.backends.blocked.parts import Parts, scaled
 from lengthwise.attention.masks import Mask
+from lengthwise.attention.product_blocks import ProductBlocks, product_blocks
 from lengthwise.attention.slices import slice_modifiers
-from lengthwise.forms import AttentionModifiers
+from lengthwise.forms import AttentionModifiers, PiecewiseRotation
 from lengthwise.span import Span
 
 _LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much time as blocks do, and more memory
@@ -97,7 +99,8 @@ def _checkpointed_attention(
 ) -> Float[Tensor, "b h i d"]:
     """Return the reference's attention, block by block, with checkpointing."""
     blocks = list(slices(mask, q.device))
-    attend = partial(_checkpointed_block, mask, scale)
+    products = product_blocks(modifiers.product, k, mask.queries)
+    attend = partial(_checkpointed_block, mask, scale, products)
     checkpointed = partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
     run = checkpointed if torch.is_grad_enabled() else attend
     sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
@@ -106,10 +109,21 @@ def _checkpointed_attention(
 
 
 def _checkpointed_block(
-    mask: Mask, scale: float, q: Tensor, k: Tensor, v: Tensor, modifiers: AttentionModifiers, span: Span, *at: slice
+    mask: Mask,
+    scale: float,
+    products: ProductBlocks | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    modifiers: AttentionModifiers,
+    span: Span,
+    *at: slice,
 ) -> Float[Tensor, "b h i d"]:
     # Copies of rotations, because they cache their cosines and checkpointing needs both passes to compute them.
     product = modifiers.product
-    product = product and replace(product, rotations=tuple(replace(rotation) for rotation in product.rotations))
+    if isinstance(product, PiecewiseRotation):
+        product = replace(product, rotations=tuple(replace(rotation) for rotation in product.rotations))
     modifiers = replace(modifiers, rotation=modifiers.rotation and replace(modifiers.rotation), product=product)
-    return reference.attention(modifiers, q, k, v, span, mask.visible(q.device, *at)[:, None], scale)
+    visible = mask.visible(q.device, *at)[:, None]
+    product_logits = None if products is None else products.logits(q, *at)
+    return reference.attention(modifiers, q, k, v, span, visible, scale, product_logits)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.reference import dense
+from lengthwise.attention.backends.reference import dense, distance_rates
 from lengthwise.attention.tables import (
     along_keys,
     gather_columns,
@@ -87,6 +87,8 @@ class Parts:
                 return self._relative(q * scale, table, _Columns(first, table.shape[1], distances))
             case forms.ContentBias(content, table, first):
                 return self._relative(content, table, _Columns(first, table.shape[1]))
+            case forms.GatedDistanceBias():
+                return Part(distance_rates(term, q, k), (_select_queries, _select_keys), self._evaluate_gated)
             case forms.CumulativeBias(prefix_sum):
                 return self._cumulative(prefix_sum)
             case forms.DenseBias(bias):
@@ -163,6 +165,9 @@ class Parts:
             cast_result=True,
         )
 
+    def _evaluate_gated(self, block: Block, query_rate: Tensor, key_rate: Tensor) -> Tensor:
+        return -self._distance(block).clamp(min=0)[:, None] * (query_rate[..., None] + key_rate[..., None, :])
+
     def _is_reordered(self, columns: "_Columns") -> bool:
         return self.span.consecutive and columns.distances is None
 
@@ -184,9 +189,12 @@ class Parts:
         return lookup(table, self._column(block, columns))
 
     def _column(self, block: Block, columns: "_Columns") -> Int[Tensor, "#b i j"]:
+        return forms.column(self._distance(block), columns.count, columns.first, columns.distances)
+
+    def _distance(self, block: Block) -> Int[Tensor, "#b i j"]:
         q, k = _select_rows(self.span.q, block), self.span.k
         k = k[block.batch, block.keys] if len(k) > 1 else k[:, block.keys]
-        return forms.column(q[:, :, None] - k[:, None], columns.count, columns.first, columns.distances)
+        return q[:, :, None] - k[:, None]
 
 
 @dataclass(frozen=True)

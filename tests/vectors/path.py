@@ -1,0 +1,157 @@
+"""PaTH: <q_i, H_i H_i-1 ... H_j+1 k_j> with H_t = I - beta_t w_t w_t^T, over the tokens of the query's document after the key.
+
+w_t = y / sqrt(|y|^2 + 1e-6), y = silu(sum over n of c_n z_(t - n)), z = A B x; beta_t = 2 sigmoid(<u, x_t> + b). Yang et al. 2025,
+"PaTH Attention"; fla, layers/path_attn.py. Plain Python, float64; every matrix H_t is applied to the key, one after the other, and
+every convolution computed anew. No digits are in print.
+"""
+
+import json
+import math
+
+
+def numbers(count, seed, size=1.0):
+    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
+    out = []
+    for _ in range(count):
+        seed = (1103515245 * seed + 12345) % 2**31
+        out.append(round(size * (seed / 2**30 - 1), 6))
+    return out
+
+
+def table(rows, columns, seed, size=1.0):
+    flat = numbers(rows * columns, seed, size)
+    return [flat[r * columns : r * columns + columns] for r in range(rows)]
+
+
+def tables(count, rows, columns, seed, size=1.0):
+    return [table(rows, columns, seed + 7 * n, size) for n in range(count)]
+
+
+def dot(a, b):
+    return math.fsum(x * y for x, y in zip(a, b))
+
+
+def sigmoid(z):
+    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
+
+
+def directions(A, B, c, x, ids):
+    """w[group][t][d]."""
+    out = []
+    for Ag, cg in zip(A, c):
+        z = [[dot(a, [dot(b, xt) for b in B]) for a in Ag] for xt in x]
+        rows = []
+        for t in range(len(x)):
+            own = [s for s in range(t + 1) if ids[s] == ids[t]][::-1]  # the tokens of the document, t first
+            total = [
+                math.fsum(cg[n][m] * z[own[m]][n] for m in range(min(len(own), len(cg[n])))) for n in range(len(Ag))
+            ]
+            y = [n * sigmoid(n) for n in total]
+            rows.append([n / math.sqrt(dot(y, y) + 1e-6) for n in y])
+        out.append(rows)
+    return out
+
+
+def reflected(k, w, beta):
+    """(I - beta w w^T) k."""
+    factor = beta * dot(w, k)
+    return [n - factor * m for n, m in zip(k, w)]
+
+
+def case(name, parameters, x, queries=None, *, heads=None, documents=None, key=None, seed=0, scale=0.5, q=None, k=None):
+    A, B, c, u, b = (parameters[n] for n in ("A", "B", "c", "u", "b"))
+    groups, dim, count = len(A), len(A[0]), len(x)
+    heads, queries = heads or groups, queries or count
+    key = list(range(count)) if key is None else key
+    q = q or [table(queries, dim, seed + 31 * h + 1) for h in range(heads)]
+    k = k or [table(count, dim, seed + 31 * h + 2) for h in range(heads)]
+    ids = documents or [0] * count
+    w, expected = directions(A, B, c, x, ids), []
+    for h in range(heads):
+        g, rows = h // (heads // groups), []
+        beta = [2 * sigmoid(dot(u[g], xt) + b[g]) for xt in x]
+        for n in range(queries):
+            i, row = count - queries + n, []
+            for j in range(count):
+                if j > i or ids[j] != ids[i]:
+                    row.append(None)
+                    continue
+                vector = k[h][j]
+                for t in range(j + 1, i + 1):
+                    if ids[t] == ids[i]:
+                        vector = reflected(vector, w[g][t], beta[t])
+                row.append(scale * dot(q[h][n], vector))
+            rows.append(row)
+        expected.append(rows)
+    settings = {"rank": len(B), "width": len(c[0][0])} | ({"key_heads": groups} if groups != heads else {})
+    made = {
+        "name": name,
+        "what": "logits",
+        "from": "formula",
+        "atol": 1e-12,
+        "rtol": 1e-12,
+        "context": {"num_heads": heads, "head_dim": dim, "d_model": len(B[0])},
+        "settings": settings,
+        "parameters": parameters,
+        "query": key[count - queries :],
+        "key": key,
+        "x": x,
+        "q": q,
+        "k": k,
+        "scale": scale,
+    }
+    return made | ({"documents": documents} if documents else {}) | {"expected": expected}
+
+
+def parameters(groups, dim, d_model, seed, rank=3, width=3, size=1.0):
+    return {
+        "A": tables(groups, dim, rank, seed, size),
+        "B": table(rank, d_model, seed + 1, size),
+        "c": tables(groups, dim, width, seed + 2, size),
+        "u": table(groups, d_model, seed + 3, size),
+        "b": numbers(groups, seed + 4),
+    }
+
+
+def random_case(name, groups, dim, d_model, count, queries=None, *, seed, more=None, **others):
+    own = parameters(groups, dim, d_model, seed, **(more or {}))
+    return case(name, own, table(count, d_model, seed + 5, 2.0), queries, seed=seed, **others)
+
+
+# w is e1, e2, e1 up to 1e-12 of their length, because silu of a large number is that number; beta is 1, 2, 0.5: log-odds of half of
+# it, where 2 needs an infinite one and 40 comes close enough. The logits can be computed by hand: 1; 1, 0; -1.5, 1, 1.
+BY_HAND = {
+    "A": [[[1e6, 0.0], [0.0, 1e6]]],
+    "B": [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]],
+    "c": [[[1.0], [1.0]]],
+    "u": [[0.0, 0.0, 40.0, -math.log(3)]],
+    "b": [0.0],
+}
+hand = case(
+    "by hand",
+    BY_HAND,
+    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]],
+    scale=1.0,
+    q=[[[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]],
+    k=[[[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]]],
+)
+digits = [[[1.0, None, None], [1.0, 0.0, None], [-1.5, 1.0, 1.0]]]
+worst = max(abs(a - b) for r, s in zip(hand["expected"][0], digits[0]) for a, b in zip(r, s) if b is not None)
+assert worst < 1e-9, worst
+cases = [
+    hand,
+    hand | {"name": "by hand, digits", "from": "computed", "atol": 1e-9, "expected": digits},
+    random_case("1 head", 1, 3, 4, 7, seed=10),
+    random_case("4 heads", 4, 2, 5, 8, seed=20),
+    random_case("strong weights", 2, 4, 3, 9, seed=30, more={"size": 4.0}),
+    random_case("nearly no direction", 1, 2, 3, 5, seed=33, more={"size": 0.05}),
+    random_case("other sizes", 2, 5, 3, 7, seed=40, more={"rank": 5, "width": 4}),
+    random_case("wider than the text", 1, 3, 3, 3, seed=45, more={"width": 6}),
+    random_case("two heads for each H", 2, 3, 4, 6, seed=48, heads=4),
+    random_case("one query", 2, 3, 2, 11, 1, seed=50),
+    random_case("the last 4, positions change nothing", 2, 3, 2, 7, 4, seed=60, key=[0, 5, 6, 70, 100, 101, 999]),
+    random_case("documents", 2, 3, 2, 9, seed=70, documents=[1, 1, 1, 2, 2, 2, 2, 3, 3]),
+    random_case("documents in each other", 2, 3, 2, 8, seed=80, documents=[1, 2, 1, 1, 2, 2, 1, 2]),
+    random_case("the last 3, padding", 2, 3, 2, 9, 3, seed=90, documents=[-1, -1, -1, -1, 0, 0, 0, 0, 0]),
+]
+print(json.dumps({"encoding": "PaTH", "how": __doc__, "cases": cases}))
