@@ -41,7 +41,7 @@
 //   * If there are few segments, the columns of each row are one run for each segment. The first distance of each segment is
 //     computed once for all heads, and a pair costs one multiplication and one addition.
 //   * If there are thousands, as for a smooth activation, each pair's segment is searched for, beginning at a cell of x that is
-//     close to it.
+//     close to it, or computed where the knots are evenly spaced.
 //   * If positions are not consecutive, or many knots lie close together, every bias is looked up pair by pair.
 // Segments are always decided in float64. A running sum over the keys (FoX) is read in float64
 // (bias_cumulative.h). Vectors of distances are multiplied by rows in matrix products of their own (relative.h).
