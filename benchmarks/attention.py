@@ -20,9 +20,9 @@ results/attention-<part>.json.
     growth   time and memory of batch 1 up to T 16384, and the factors by which they grow when T doubles
     errors   error of the output and of every gradient (distance from the float64 reference) of our kernel, relative to that of
              torch's attention with the bias as a mask, up to T 1024. Only this part uses --draws and --dtypes
-    rows     encodings with a vector for each distance that is multiplied by each query, so that every query has its own row of
-             biases: time relative to our kernel without encoding and to `blocked`; the shares of the encoding itself ("table")
-             and of the rows with their gradients ("products", four matrix products); peak memory. --forms as in errors
+    rows     encodings with a vector for each distance that is multiplied by each query or added to values, and FoX: time relative
+             to our kernel without encoding and to `blocked`; the share of the encoding itself ("table"); peak memory. --forms as in
+             errors
     rotations  rotating q and k inside the kernel ("inside") and before it ("before"), with the time of the encoding: time and
              peak memory relative to our kernel without encoding
 
@@ -51,16 +51,15 @@ from torch import Tensor
 from lengthwise import native
 from lengthwise.attention import BACKENDS, EncodingCache, Mask
 from lengthwise.attention.backends import reference
-from lengthwise.attention.fused import relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
-from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
 NAMES = ("Sinks", "ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
 ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL", "BandedBias")
 ROWS = (
-    "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL", "Shaw",
+    "FoX", "Shaw", "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL",
 )  # fmt: skip
 FEW = ("ALiBi", "T5", "FIRE")
 ROTATIONS = ("RoPE", "RoPE:layout=half", "RoPE:rotary_fraction=0.25", "XPos")
@@ -372,62 +371,31 @@ def growth(args: argparse.Namespace) -> Figures:
 
 
 def rows(args: argparse.Namespace) -> Figures:
-    found = {}
+    """What earlier runs found with the same versions is kept, so that lengths can be run one by one."""
+    found = kept("rows")
     for length in args.lengths:
         plain, plain_mib, rows = Attention(OURS, length), peak(OURS, length), {}
         for name in args.forms or ROWS:
-            served = "fused" if "RelativeValues" not in forms_of(name) else "blocked"
-            one = Attention(name, length, backend=served)
+            one = Attention(name, length)
             ratio, own = paired(plain.both, one.both, args.rounds)
-            row: Figures = {"of NoPE": ratio, "NoPE ms": own * 1e3}
-            if served == "fused":
-                row["of blocked"] = paired(Attention(name, length, backend="blocked").both, one.both, args.rounds)[0]
-                row["products"] = paired(plain.both, products(one), args.rounds)[0]
-                row["table"] = paired(plain.both, functools.partial(table_alone, one), args.rounds)[0]
-            row["memory of NoPE"] = peak(name, length, backend=served) / plain_mib
-            rows[name if served == "fused" else f"{name}, by {served}"] = row
-        table(f"T {length}, a vector for each distance; forward and backward", rows)
+            rows[name] = {
+                "of NoPE": ratio, "NoPE ms": own * 1e3,
+                "of blocked": paired(Attention(name, length, backend="blocked").both, one.both, args.rounds)[0],
+                "table": paired(plain.both, functools.partial(table_alone, one), args.rounds)[0],
+                "memory of NoPE": peak(name, length) / plain_mib,
+            }  # fmt: skip
+        table(f"T {length}, forms with vectors or sums of tokens; forward and backward", rows)
         found[f"T {length}"] = rows
         keep("rows", found)  # so that one that is cut off loses nothing
     return found
 
 
-def forms_of(name: str) -> set[str]:
-    modifiers = Attention(name, 2).modifiers()
-    return {type(form).__name__ for form in (*modifiers.terms, *modifiers.values)}
-
-
-def met(one: Attention) -> RelativeKeyBias | ContentBias:
-    return next(term for term in one.modifiers().terms if isinstance(term, (RelativeKeyBias, ContentBias)))
-
-
-def products(one: Attention) -> Callable[[], None]:
-    """The rows of some queries at a time, once for the output and once more for the gradients, and their own gradients."""
-    with torch.no_grad():
-        term = met(one)
-        vectors = term.table.float().expand(HEADS, -1, -1).contiguous()
-        queries = one.q.detach() if isinstance(term, RelativeKeyBias) else term.content
-    length, total = queries.shape[2], torch.zeros_like(vectors)
-    most, low = relative.queries_per_part(length, DIM, vectors.shape[1]), max(0, -term.first)
-
-    def run() -> None:
-        for start in range(0, length, most):
-            end = min(length, start + most)
-            seen = slice(low, max(low, min(end - 1 - term.first, vectors.shape[1] - 1)) + 1)
-            for row in queries[:, :, start:end]:
-                torch.bmm(row, vectors[:, seen].mT)
-                logits = torch.bmm(row, vectors[:, seen].mT)
-                torch.bmm(logits, vectors[:, seen])
-                total[:, seen].baddbmm_(logits.mT, row)
-
-    return run
-
-
 def table_alone(one: Attention) -> None:
-    """The vectors of all distances, and what queries have to meet them with; and back to the parameters."""
+    """What the kernel reads besides q, k and v (vectors of distances, contents, running sums), and back to the parameters."""
     assert one.encoding is not None
-    term, parameters = met(one), list(one.encoding.parameters())
-    made = [term.table, term.content] if isinstance(term, ContentBias) else [term.table]
+    modifiers, parameters = one.modifiers(), list(one.encoding.parameters())
+    forms = [*modifiers.terms, *modifiers.values]
+    made = [x for form in forms for x in vars(form).values() if isinstance(x, Tensor) and x.requires_grad]
     torch.autograd.grad(made, parameters, [torch.ones_like(x) for x in made], allow_unused=True)
 
 
@@ -440,7 +408,7 @@ def errors(args: argparse.Namespace) -> Figures:
 
     What earlier runs found with the same versions is kept, so that forms, dtypes and lengths can be run one by one.
     """
-    found = kept_errors()
+    found = kept("errors")
     for dtype in args.dtypes:
         for length in args.lengths:
             if length > 1024:  # the reference has several matrices in float64
@@ -464,13 +432,13 @@ def errors(args: argparse.Namespace) -> Figures:
     return found
 
 
-def kept_errors() -> Figures:
-    path = RESULTS / "attention-errors.json"
+def kept(part: str) -> Figures:
+    path = RESULTS / f"attention-{part}.json"
     if not path.exists():
         return {}
-    kept = json.loads(path.read_text())
-    figures: Figures = kept["figures"]
-    earlier = kept["made"]["torch"], kept["made"]["processor"], figures.pop("target")
+    stored = json.loads(path.read_text())
+    figures: Figures = stored["figures"]
+    earlier = stored["made"]["torch"], stored["made"]["processor"], figures.pop("target")
     return figures if earlier == (torch.__version__, processor(), native.best_target()) else {}
 
 

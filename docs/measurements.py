@@ -36,6 +36,7 @@ LABELS = {
     "XPos": "xPos",
     "Shaw:values=false": "Shaw, keys only, clip 16",
     "Shaw:values=false,clip=128": "Shaw, keys only, clip 128",
+    "Shaw": "Shaw, keys and values, clip 16",
     "Shaw, by blocked": "Shaw, keys and values (`blocked` backend)",
     "BandedBias:band=64": "banded bias, 64 distances",
     "BandedBias:band=256": "banded bias, 256 distances",
@@ -220,11 +221,11 @@ def attention_rotations(figures: dict[str, Any]) -> Rows:
 def attention_rows(figures: dict[str, Any]) -> Rows:
     columns, at = lengths(figures), figures["T 1024"]
     header = ["encoding", *(f"relative to no encoding, {column}" for column in columns)]
-    header += ["relative to `blocked`, T 1024", "matrix products, T 1024", "encoding, T 1024", "memory, T 1024"]
+    header += ["relative to `blocked`, T 1024", "encoding, T 1024", "memory, T 1024"]
     rows = [header]
     for name in in_columns(figures, columns):
         own = [median(figures[column][name], "of NoPE") for column in columns]
-        parts = [median(at[name], part) for part in ("of blocked", "products", "table")]
+        parts = [median(at[name], part) for part in ("of blocked", "table")]
         rows.append([label(name), *own, *parts, figure(at[name]["memory of NoPE"])])
     return rows
 

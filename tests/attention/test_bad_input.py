@@ -328,10 +328,6 @@ def test_a_scale_of_any_size(scale, make, backend, dtype, call):
     rounding of
     what it is a factor of: differences of numbers of about 100 at most."""
     given = CALLS[call]
-    if make is encodings.Shaw and backend == "fused":
-        modifiers = make(head_dim=8).modifiers(Span.of(9))
-        assert BACKENDS[backend].unsupported_reason(modifiers, Span.of(9), Mask(9, 9), qkv()[0])
-        return
     if make is encodings.Shaw and backend == "sdpa":
         return
     out, gradients = _with_one_scale(backend, scale, make, dtype, **given)

@@ -292,4 +292,4 @@ def test_every_form_reaches_every_backend_that_knows_it():
     assert seen["reference"] == names
     assert seen["sdpa"] == seen["flex"] == names - {"RelativeValues", "LogitTransform"}
     if not native.missing():
-        assert seen["fused"] == names - {"CumulativeBias", "DenseBias", "RelativeValues", "LogitTransform"}
+        assert seen["fused"] == names - {"DenseBias", "LogitTransform"}

@@ -3,7 +3,7 @@
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
 // Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
-// and any of: a table, pieces (one to thousands), rows, rotations, a sink, positions, documents, a window, causal or not; in some a
+// and any of: a table, pieces (one to thousands), vectors of distances, a running sum, rotations, a sink, positions, documents, a window, causal or not; in some a
 // number that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
 // backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
@@ -34,7 +34,7 @@
 #include "convert.h"
 #include "params.h"
 
-static_assert(sizeof(Call) == 90 * 8, "Call has another number of fields: let random_case choose the new ones");
+static_assert(sizeof(Call) == 102 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LENGTHWISE_ASAN 1
@@ -53,7 +53,7 @@ static_assert(sizeof(Call) == 90 * 8, "Call has another number of fields: let ra
 namespace {
 
 const double ROUNDINGS = 8;
-const double ROWS = 0.3, TURNS = 0.3, SINKS = 0.3;  // how often there are rows, rotations, and sinks
+const double VECTORS = 0.25, TOTALS = 0.2, TURNS = 0.3, SINKS = 0.3;  // how often there are vectors, running sums, ...
 const unsigned char GUARD = 0xA5, UNWRITTEN = 0xFB;  // UNWRITTEN is a number of -1e4 and less in every dtype
 const size_t MARGIN = 64;
 
@@ -259,9 +259,9 @@ struct Case {
   Call call = {};
   bool large = false, is_not_finite = false;
   std::vector<i64> position_q, position_k, documents, edges, rank;
-  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows, turn_q, turn_k, sink;
+  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, content, vectors, values, total, turn_q, turn_k, sink;
   std::vector<Tensor*> inputs() {
-    return {&q, &k, &v, &grad, &table, &slope, &intercept, &knots, &u, &w, &rows, &turn_q, &turn_k, &sink};
+    return {&q, &k, &v, &grad, &table, &slope, &intercept, &knots, &u, &w, &content, &vectors, &values, &total, &turn_q, &turn_k, &sink};
   }
   std::string says;
 };
@@ -416,11 +416,30 @@ void random_case(uint64_t seed, Case& c) {
     std::sort(places.begin(), places.end());
     c.knots = row("knots", 1, many - 1, [&](i64 n) { return places[(size_t)n]; }, FLOAT64);
   }
-  if (random.often(ROWS)) {
-    call.rows_heads = heads();
-    call.rows_size = random.often(0.5) ? random.from(1, 9) : random.from(1, j + 3);
-    call.rows_first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
-    fill(c.rows = make(random, "rows", wide, b, call.rows_heads, i, call.rows_size, false, true), normal);
+  auto vectors = [&](const char* name, i64 dim, DistanceVectors& to) {
+    to.heads = heads();
+    to.size = random.often(0.5) ? random.from(1, 40) : random.from(1, j + 3);
+    to.first = random.often(0.3) ? 0 : random.often(0.5) ? random.from(-20, 5) : random.from(-j - 3, j + 3);
+    to.dim = dim;
+    Tensor t = make(random, name, wide, 1, to.heads, to.size, dim, false, true);
+    fill(t, normal);
+    return t;
+  };
+  if (random.often(VECTORS)) {
+    c.vectors = vectors("vectors", random.often(0.5) ? d : random.from(1, 20), call.key_vectors);
+    fill(c.content = make(random, "content", wide, b, h, i, call.key_vectors.dim, false, true),
+         [&](i64) { return 0.3 * random.normal(); });
+  }
+  if (random.often(VECTORS)) c.values = vectors("values", d, call.value_vectors);
+  if (random.often(TOTALS)) {
+    call.prefix_sum_heads = heads();
+    const double step = random.of<double>({0, 0.01, 1, 50});
+    i64 key = 0;
+    double total = 0;
+    fill(c.total = make(random, "total", FLOAT64, 1, b, call.prefix_sum_heads, j, false, true), [&](i64) {
+      if (key++ % j == 0) total = 1000 * random.normal();
+      return step ? total -= step * random.unit() : random.normal();
+    });
   }
   if (d > 1 && random.often(TURNS)) {
     call.pairs = random.often(0.5) ? d / 2 : random.from(1, d / 2);
@@ -460,19 +479,19 @@ void random_case(uint64_t seed, Case& c) {
     call.documents_stride = own ? j : 0;
   }
   if ((c.is_not_finite = random.often(0.2))) {
-    Tensor* some[] = {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.rows};
-    spoil(random, *some[random.from(0, 5)]);
-    if (random.often(0.3)) spoil(random, *some[random.from(0, 5)]);
+    Tensor* some[] = {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.content, &c.vectors, &c.values};
+    spoil(random, *some[random.from(0, 7)]);
+    if (random.often(0.3)) spoil(random, *some[random.from(0, 7)]);
   }
   char text[600];
   snprintf(text, sizeof text,
            "batch %lld heads %lld/%lld queries %lld keys %lld dim %lld dtype %lld causal %lld window %lld table %lld+%lld "
-           "pieces %lld u %lld rows %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s%s",
+           "pieces %lld u %lld vectors %lld+%lld values %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s%s%s",
            (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
            (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.table_first,
-           (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.rows_first,
-           (long long)call.rows_size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
-           call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.sink ? " sink" : "",
+           (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.key_vectors.first,
+           (long long)call.key_vectors.size, (long long)call.value_vectors.first, (long long)call.value_vectors.size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
+           call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.sink ? " sink" : "", c.total ? " total" : "",
            c.is_not_finite ? " not finite" : "",
            c.large ? " large" : "");
   c.says = text;
@@ -488,7 +507,10 @@ void random_case(uint64_t seed, Case& c) {
   call.knots = start(c.knots);
   call.distance_feature = start(c.u);
   call.query_scale = start(c.w);
-  call.rows = start(c.rows);
+  call.content = start(c.content);
+  call.key_vectors.table = start(c.vectors);
+  call.value_vectors.table = start(c.values);
+  call.prefix_sum = (const double*)start(c.total);
   call.cos_sin_q = start(c.turn_q);
   call.cos_sin_k = start(c.turn_k);
   call.sink = start(c.sink);
@@ -513,9 +535,10 @@ void random_case(uint64_t seed, Case& c) {
 // ---- what the kernel gives ---------------------------------------------------------------------------------------
 
 struct Results {
-  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows, dsink, statistics;
+  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, dcontent, dvectors, dvalues, dtotal, dsink, statistics;
   std::vector<Tensor*> all() {
-    return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows, &dsink, &statistics};
+    return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &dcontent, &dvectors, &dvalues, &dtotal,
+            &dsink, &statistics};
   }
 };
 
@@ -538,7 +561,15 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
     r->du = make(random, "du", FLOAT64, 1, 1, 1, call.feature_size, true, true);
     r->dw = make(random, "dw", FLOAT64, 1, 1, call.query_scale_batch, i, true, true);
   }
-  if (c.rows && random.often(0.8)) r->drows = make(random, "drows", wide, b, call.heads, i, call.rows_size, true, true);
+  auto like = [&](const char* name, const Tensor& t) {
+    return make(random, name, t.dtype, t.shape[0], t.shape[1], t.shape[2], t.shape[3], true, true);
+  };
+  if (c.vectors && random.often(0.8)) {
+    r->dcontent = like("dcontent", c.content);
+    r->dvectors = like("dvectors", c.vectors);
+  }
+  if (c.values && random.often(0.8)) r->dvalues = like("dvalues", c.values);
+  if (c.total && random.often(0.8)) r->dtotal = make(random, "dtotal", FLOAT64, 1, b, call.heads, j, true, true);
   if (c.sink && random.often(0.8)) r->dsink = make(random, "dsink", FLOAT64, 1, 1, b, call.heads, true, true);
   r->statistics = make(random, "statistics", FLOAT64, b, call.heads, i, call.edges_size + 4, true, true);
   return r;
@@ -583,7 +614,11 @@ void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
   call.grad_intercept = start(r.dintercept);
   call.grad_feature = start(r.du);
   call.grad_query_scale = start(r.dw);
-  call.grad_rows = start(r.drows);
+  call.grad_content = start(r.dcontent);
+  call.key_vectors.grad = start(r.dvectors);
+  call.value_vectors.grad = start(r.dvalues);
+  call.grad_prefix_sum = (double*)start(r.dtotal);
+  if (r.dtotal) fill(r.dtotal, [](i64) { return 0; });  // the kernel adds to it
   call.grad_sink = (double*)start(r.dsink);
   if (r.dsink) fill(r.dsink, [](i64) { return 0; });  // the kernel adds to it
   const std::vector<char> out(r.out.buffer->base, r.out.buffer->base + r.out.buffer->total);
@@ -595,6 +630,7 @@ void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
   asked.target = target;
   asked.threads = threads;
   asked.v = asked.k;
+  asked.value_vectors = {};
   asked.statistics = (double*)start(r.statistics);
   if (lengthwise_attention(&asked)) fail("statistics have no memory");
   calls += 3;
@@ -679,12 +715,15 @@ void check_numbers(const Case& c, Results& r) {
   const double unit = call.dtype == FLOAT64 ? 1.1e-16 : 6e-8;
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
   Sums dtable(call.table_heads * call.table_size), dslope(call.segment_heads * call.segments), dintercept(dslope);
-  Sums du(call.feature_size), dw(call.query_scale_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
+  const DistanceVectors &kv_ = call.key_vectors, &vv = call.value_vectors;
+  const i64 C = kv_.dim;
+  Sums du(call.feature_size), dw(call.query_scale_batch * I), dcontent(c.content ? B * H * I * C : 0);
+  Sums dvectors(kv_.heads * kv_.size * C), dvalues(vv.heads * vv.size * D), dtotal(c.total ? B * H * J : 0);
   Sums dsink(B * H), statistics(B * H * I * (call.edges_size + 4));
   std::vector<double> logit((size_t)J), weight((size_t)J), g((size_t)D), o((size_t)D), v((size_t)(J * D));
   std::vector<Turned> k((size_t)J, Turned(D));
   Turned q(D);
-  std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
+  std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), vector((size_t)J), value((size_t)J);
   std::vector<char> seen((size_t)J), bad_key((size_t)J);
   std::vector<double> knots, u;
   for (i64 n = 0; c.slope && n < call.feature_size; n++) u.push_back(c.u.flat(n));
@@ -692,7 +731,14 @@ void check_numbers(const Case& c, Results& r) {
   for (i64 b = 0; b < B; b++)
     for (i64 h = 0; h < H; h++) {
       const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.segment_heads > 1 ? h : 0;
-      const i64 rh = call.rows_heads > 1 ? h : 0;
+      const i64 rh = kv_.heads > 1 ? h : 0, vh = vv.heads > 1 ? h : 0, oh = call.prefix_sum_heads > 1 ? h : 0;
+      // The value of a key for a query: its own, and the vector of the distance. `value` is the vector's place.
+      auto value_of = [&](i64 j, i64 d) {
+        return v[(size_t)(j * D + d)] + (c.values ? c.values(0, vh, value[(size_t)j], d) : 0);
+      };
+      auto value_size = [&](i64 j, i64 d) {
+        return fabs(v[(size_t)(j * D + d)]) + (c.values ? fabs(c.values(0, vh, value[(size_t)j], d)) : 0);
+      };
       if (h % group == 0)
         for (i64 j = 0; j < J; j++) {
           bad_key[(size_t)j] = 0;
@@ -752,10 +798,20 @@ void check_numbers(const Case& c, Results& r) {
             add(c.slope.flat(segment[J_]) * x);
             add(c.intercept.flat(segment[J_]));
           }
-          if (c.rows) {
-            row_column[J_] = clamp(pq - pk - call.rows_first, call.rows_size - 1);
-            add(c.rows(b, rh, i, row_column[J_]));
+          if (c.vectors) {
+            vector[J_] = clamp(pq - pk - kv_.first, kv_.size - 1);
+            for (i64 d = 0; d < C; d++) {
+              const double x = c.content(b, h, i, d) * c.vectors(0, rh, vector[J_], d);
+              dot += x;
+              bad |= !std::isfinite(x);
+              if (std::isfinite(x)) size += fabs(x);
+            }
           }
+          if (c.values) {
+            value[J_] = clamp(pq - pk - vv.first, vv.size - 1);
+            for (i64 d = 0; d < D; d++) bad |= !std::isfinite(c.values(0, vh, value[J_], d));
+          }
+          if (c.total) add(c.total(0, b, oh, own) - c.total(0, b, oh, j));
           logit[J_] = dot;
           largest = std::max(largest, dot);
           most = std::max(most, size);
@@ -772,8 +828,7 @@ void check_numbers(const Case& c, Results& r) {
           if (!seen[(size_t)j]) continue;
           const double p = weight[(size_t)j] / total;
           for (i64 d = 0; d < D; d++) {
-            const double x = p * v[(size_t)(j * D + d)];
-            out.add(line * D + d, x, 2 * off * fabs(x), bad);  // numerator and denominator
+            out.add(line * D + d, p * value_of(j, d), 2 * off * p * value_size(j, d), bad);  // numerator and denominator
           }
         }
         const i64 entropy = line * (call.edges_size + 4) + call.edges_size + 1;
@@ -796,15 +851,15 @@ void check_numbers(const Case& c, Results& r) {
         lse.add(line, sum, off + ROUNDINGS * unit * fabs(sum), bad);
         // Backward, for the output and the logarithm that the kernel was given.
         // Where a bias has a gradient, and in half precision, the kernel makes the output anew instead of reading the rounded one.
-        if (r.dtable || r.dslope || r.drows || call.dtype == BFLOAT16 || call.dtype == FLOAT16) {
+        if (r.dtable || r.dslope || r.dcontent || r.dtotal || call.dtype == BFLOAT16 || call.dtype == FLOAT16) {
           std::fill(o.begin(), o.end(), 0.0);
           for (i64 j = 0; j < J; j++)
             for (i64 d = 0; d < D && seen[(size_t)j]; d++)
-              o[(size_t)d] += weight[(size_t)j] / total * v[(size_t)(j * D + d)];
+              o[(size_t)d] += weight[(size_t)j] / total * value_of(j, d);
           // Its delta is then a sum over keys, whose terms may cancel where each number of the output is small.
           for (i64 j = 0; j < J; j++)
             for (i64 d = 0; d < D && seen[(size_t)j]; d++)
-              gout += fabs(weight[(size_t)j] / total * g[(size_t)d] * v[(size_t)(j * D + d)]);
+              gout += fabs(weight[(size_t)j] / total * g[(size_t)d]) * value_size(j, d);
         } else {
           for (i64 d = 0; d < D; d++) gout += fabs(g[(size_t)d] * o[(size_t)d]);
         }
@@ -823,8 +878,8 @@ void check_numbers(const Case& c, Results& r) {
           const double p = exp(logit[J_] - given);
           double change = 0, size = gout;
           for (i64 d = 0; d < D; d++) {
-            change += g[(size_t)d] * (v[(size_t)(j * D + d)] - o[(size_t)d]);
-            size += fabs(g[(size_t)d] * v[(size_t)(j * D + d)]);
+            change += g[(size_t)d] * (value_of(j, d) - o[(size_t)d]);
+            size += fabs(g[(size_t)d]) * value_size(j, d);
           }
           change *= p;
           const double wrong = off * size * p;
@@ -847,7 +902,19 @@ void check_numbers(const Case& c, Results& r) {
             dw_i += change * a * uu;
             dw_off += wrong * fabs(a * uu);
           }
-          if (c.rows) drows.add(line * call.rows_size + row_column[J_], change, wrong, spoils);
+          for (i64 d = 0; c.vectors && d < C; d++) {
+            const double x = c.content(b, h, i, d), y = c.vectors(0, rh, vector[J_], d);
+            dcontent.add(line * C + d, change * y, wrong * fabs(y), spoils);
+            dvectors.add((rh * kv_.size + vector[J_]) * C + d, change * x, wrong * fabs(x), spoils);
+          }
+          for (i64 d = 0; c.values && d < D; d++) {
+            const double x = p * g[(size_t)d];
+            dvalues.add((vh * vv.size + value[J_]) * D + d, x, off * fabs(x), spoils);
+          }
+          if (c.total) {
+            dtotal.add((b * H + h) * J + own, change, wrong, spoils);
+            dtotal.add((b * H + h) * J + j, -change, wrong, spoils);
+          }
         }
         if (c.slope) dw.add((call.query_scale_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
       }
@@ -855,8 +922,9 @@ void check_numbers(const Case& c, Results& r) {
   const std::pair<Tensor*, Sums*> both[] = {{&r.out, &out},       {&r.lse, &lse},     {&r.dq, &dq},
                                             {&r.dk, &dk},         {&r.dv, &dv},       {&r.dtable, &dtable},
                                             {&r.dslope, &dslope}, {&r.du, &du},       {&r.dintercept, &dintercept},
-                                            {&r.dw, &dw},         {&r.drows, &drows}, {&r.dsink, &dsink},
-                                            {&r.statistics, &statistics}};
+                                            {&r.dw, &dw},         {&r.dsink, &dsink}, {&r.statistics, &statistics},
+                                            {&r.dcontent, &dcontent}, {&r.dvectors, &dvectors}, {&r.dvalues, &dvalues},
+                                            {&r.dtotal, &dtotal}};
   for (auto& one : both)
     if (*one.first) compare(*one.first, *one.second);
 }
@@ -925,7 +993,8 @@ int main(int count, char** words) {
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,
          (long long)threaded);
-  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows", "dsink", "statistics"})
+  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "dcontent", "dvectors",
+                           "dvalues", "dtotal", "dsink", "statistics"})
     report(name);
   printf("%lld networks (%lld with numbers that are not finite) of %lld pieces, memory refused %lld times\n",
          (long long)networks, (long long)networks_not_finite, (long long)straight_pieces, (long long)refusals);

@@ -9,6 +9,13 @@ class View(ctypes.Structure):
     _fields_ = (("data", _POINTER), *((f"{axis}_stride", _INTEGER) for axis in ("batch", "head", "token")))
 
 
+class DistanceVectors(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("table", "grad")),
+        *((name, _INTEGER) for name in ("heads", "size", "first", "dim")),
+    )
+
+
 class Call(ctypes.Structure):
     """The arguments of a call; the fields must match those of `Call` in csrc/params.h, in the same order."""
 
@@ -27,9 +34,10 @@ class Call(ctypes.Structure):
         ("documents", _POINTER),
         ("documents_stride", _INTEGER),
         ("window", _INTEGER),
-        ("rows", _POINTER),
-        ("grad_rows", _POINTER),
-        *((name, _INTEGER) for name in ("rows_heads", "rows_size", "rows_first")),
+        *((name, _POINTER) for name in ("content", "grad_content")),
+        *((name, DistanceVectors) for name in ("key_vectors", "value_vectors")),
+        *((name, _POINTER) for name in ("prefix_sum", "grad_prefix_sum")),
+        ("prefix_sum_heads", _INTEGER),
         *((name, _POINTER) for name in ("statistics", "edges", "rank")),
         *((name, _INTEGER) for name in ("edges_size", "rank_stride", "first_keys", "last_keys")),
         *((name, _POINTER) for name in ("cos_sin_q", "cos_sin_k")),

@@ -12,6 +12,7 @@ from lengthwise.attention.fused.arguments import (
     Rotary,
     Rows,
     Segments,
+    ValueVectors,
     Vectors,
 )
 
@@ -19,20 +20,22 @@ SEGMENTS = Segments(*["slope", "intercept", "knots", "distance_feature", "query_
 BIASES = Biases("table", "first", SEGMENTS)
 GEOMETRY = Geometry("position_q", "position_k", "documents", "causal", "window")
 
+LAST = "sink", "prefix_sum", ValueVectors("value_vectors", "value_first")
+
 
 def test_a_group_has_the_names_of_the_schema():
     """Every argument is its own name here."""
     call = Arguments(
-        BIASES, Rows("rows", "rows_first"), GEOMETRY, "scale", Rotary("cos_sin_q", "cos_sin_k", "interleaved"), "sink"
+        BIASES, Rows("rows", "rows_first"), GEOMETRY, "scale", Rotary("cos_sin_q", "cos_sin_k", "interleaved"), *LAST
     )
     assert call.flatten() == tuple(name for _, name in arguments.declared(arguments.ATTENTION)[3:])
     assert Arguments.unflatten(call.flatten()) == call
-    products = RelativeArguments(Vectors("content", "relative", "relative_first"), BIASES, GEOMETRY, "scale", "sink")
+    products = RelativeArguments(Vectors("content", "relative", "relative_first"), BIASES, GEOMETRY, "scale", *LAST)
     assert products.flatten() == tuple(name for _, name in arguments.declared(arguments.RELATIVE)[3:])
     assert RelativeArguments.unflatten(products.flatten()) == products
 
 
-@pytest.mark.parametrize("left_out", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("left_out", range(8))
 def test_a_dispatcher_may_leave_out_the_last_arguments(left_out):
     call = Arguments(Biases(torch.zeros(1, 3), -1), geometry=Geometry(window=5), scale=0.5)
     flat = call.flatten()

@@ -1,4 +1,4 @@
-"""Vectors that meet each query at each distance, in fused attention: the kernel's rows of logits, and how they are made."""
+"""Vectors of distances in fused attention: their products with queries, and with weights where they are added to values."""
 
 import dataclasses
 
@@ -8,14 +8,16 @@ import torch
 from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, TokenInfo
 from lengthwise.attention.fused import cpu, relative
-from lengthwise.attention.fused.arguments import Geometry, Vectors
-from lengthwise.encodings import BandedBias, Shaw, TransformerXL
+from lengthwise.attention.fused.arguments import Biases, Geometry, RelativeArguments, ValueVectors, Vectors
+from lengthwise.encodings import BandedBias, FoX, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
+    CumulativeBias,
     KeyBias,
     PiecewiseLinearBias,
     RelativeKeyBias,
+    RelativeValues,
     ToeplitzBias,
 )
 from lengthwise.positions import consecutive
@@ -49,7 +51,7 @@ def require_near(got, wanted, dtype):
         assert off <= (1e-12 if dtype == WIDE else 1e-5) * size, f"answer {n} is {off:.1e} off"
 
 
-# ---- the kernel's rows
+# ---- the operator
 
 MASKS = {"causal": (True, 0), "both ways": (False, 0), "a window": (True, 40), "a window both ways": (False, 40)}
 PLACES = ["in order", "gaps", "no order", "packed", "in turns"]
@@ -80,17 +82,21 @@ def test_rows(how, mask, kind, table, heads):
     distance = at[:, keys - queries :, None] - at[:, None]
     visible = Mask(queries, keys, causal, documents, window or None).visible(torch.device("cpu"))[:, None]
     size, first = table
-    given = [leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (heads, queries, size))]
+    given = [leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (4, queries, 5))]
+    given += [leaf(heads, size, dim, dtype=dtype) for dim in (5, 7)]
     weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
-    out, _ = torch.ops.lengthwise.attention(
-        *given[:3], None, 0, *[None] * 5, given[3], first, position_q, position_k, documents, causal, window, 0.3
+    geometry = position_q, position_k, documents, causal, window
+    call = RelativeArguments(
+        Vectors(*given[3:5], first), Biases(), Geometry(*geometry), 0.3, values=ValueVectors(given[5], first + 1)
     )
+    out, _ = torch.ops.lengthwise.relative_attention(*given[:3], *call.flatten())
     got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
     wide = [x.detach().to(WIDE).requires_grad_() for x in given]
     q, k, v = wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:3])
-    column = (distance - first).clamp(0, size - 1)[:, None].expand(2, 4, -1, -1)
-    logits = q @ k.mT * 0.3 + wide[3].expand(-1, 4, -1, -1).gather(-1, column)
-    out = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v
+    column, value_column = ((distance - n).clamp(0, size - 1)[:, None].expand(2, 4, -1, -1) for n in (first, first + 1))
+    logits = q @ k.mT * 0.3 + (wide[3] @ wide[4].mT).gather(-1, column)
+    weights = logits.masked_fill(~visible, -torch.inf).softmax(-1)
+    out = weights @ v + torch.zeros(2, 4, queries, size, dtype=WIDE).scatter_add(-1, value_column, weights) @ wide[5]
     require_near(got, [out, *torch.autograd.grad(out, wide, weight)], dtype)
 
 
@@ -99,30 +105,31 @@ def test_rows(how, mask, kind, table, heads):
 def test_rows_where_keys_are_shared_out(queries, target):
     cpu.forced_target, keys = target, 1200
     q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
-    rows = leaf(1, 2, queries, 700, dtype=torch.float32)
-    none = [None] * 3
-    out, _ = torch.ops.lengthwise.attention(q, k, v, None, 0, *[None] * 5, rows, 100, *none, True, 0, 0.3)
+    content, vectors, values = (leaf(*s, dtype=torch.float32) for s in ((1, 2, queries, 3), (2, 700, 3), (1, 700, 8)))
+    call = RelativeArguments(
+        Vectors(content, vectors, 100), Biases(), Geometry(), 0.3, values=ValueVectors(values, 100)
+    )
+    out, _ = torch.ops.lengthwise.relative_attention(q, k, v, *call.flatten())
     column = (torch.arange(keys)[keys - queries :, None] - torch.arange(keys) - 100).clamp(0, 699)
-    logits = q.to(WIDE) @ k.to(WIDE).mT * 0.3 + rows.to(WIDE).gather(-1, column.expand(1, 2, -1, -1))
+    products = content.to(WIDE) @ vectors.to(WIDE).mT
+    logits = q.to(WIDE) @ k.to(WIDE).mT * 0.3 + products.gather(-1, column.expand(1, 2, -1, -1))
     visible = Mask(queries, keys).visible(torch.device("cpu"))
-    wanted = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v.to(WIDE)
+    weights = logits.masked_fill(~visible, -torch.inf).softmax(-1)
+    wanted = weights @ v.to(WIDE) + torch.einsum("bhij,ijd->bhid", weights, values.to(WIDE)[0][column])
     require_near([out], [wanted], torch.float32)
 
 
 def test_the_number_of_threads_changes_no_bit():
-    """Neither in the kernel nor in what the rows are made by."""
-    given = [leaf(2, *shape, dtype=torch.float32) for shape in ((4, 400, 16), (2, 400, 16), (2, 400, 16), (1, 400, 50))]
-    vectors, none, before = leaf(1, 400, 16, dtype=torch.float32), [None] * 3, torch.get_num_threads()
+    given = [leaf(2, *shape, dtype=torch.float32) for shape in ((4, 400, 16), (2, 400, 16), (2, 400, 16))]
+    vectors, values = leaf(1, 400, 16, dtype=torch.float32), leaf(1, 50, 16, dtype=torch.float32)
+    call = RelativeArguments(Vectors(given[0], vectors, 0), Biases(), Geometry(), 0.3, values=ValueVectors(values, -9))
+    before = torch.get_num_threads()
     results = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            out, _ = torch.ops.lengthwise.attention(*given[:3], None, 0, *[None] * 5, given[3], -9, *none, True, 0, 0.3)
-            results.append([out, *torch.autograd.grad(out.sin().sum(), given)])
-            out, _ = torch.ops.lengthwise.relative_attention(
-                *given[:3], given[0], vectors, 0, None, 0, *[None] * 5, *none, True, 0, 0.3
-            )
-            results[-1] += [out, *torch.autograd.grad(out.sin().sum(), [*given[:3], vectors])]
+            out, _ = torch.ops.lengthwise.relative_attention(*given, *call.flatten())
+            results.append([out, *torch.autograd.grad(out.sin().sum(), [*given, vectors, values])])
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
@@ -143,6 +150,11 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
         "content": ContentBias(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
         "key": KeyBias(leaf(heads, dim)),
         "table": ToeplitzBias(leaf(heads, n)),
+        "running": CumulativeBias(leaf(batch, heads, span.k.shape[1]).detach().cumsum(-1).requires_grad_()),
+    }
+    values = {
+        "values": RelativeValues(leaf(1, 9, dim), -4),
+        "distant": RelativeValues(leaf(heads, n, dim), 1),
     }
     terms = [found[name] for name in kind.split() if name in found]
     leaves = [x for term in terms for x in vars(term).values() if isinstance(x, torch.Tensor)]
@@ -155,7 +167,9 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
         intercept = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps], 1).requires_grad_()
         terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
         leaves += [slope, intercept, u, w]
-    return AttentionModifiers(terms=tuple(terms)), leaves
+    of_values = [values[name] for name in kind.split() if name in values]
+    leaves += [value.table for value in of_values]
+    return AttentionModifiers(terms=tuple(terms), values=tuple(of_values)), leaves
 
 
 def require_equal(kind, shape, span, mask, dtype, target=-1):
@@ -183,6 +197,11 @@ SUMS = [
     "long table",
     "content pieces",
     "shaw table pieces",
+    "values",
+    "shaw values",
+    "long distant values",
+    "running",
+    "running long pieces values",
 ]
 LENGTHS = [(1, 1), (7, 7), (131, 131), (1, 131), (60, 131), (300, 300), (250, 310)]
 
@@ -203,12 +222,10 @@ MASKS_OF_SUMS = {
 
 
 @pairwise(what=SUMS, mask=MASKS_OF_SUMS, where=["gaps", "packed", "in order"], dtype=[WIDE, torch.float32])
-def test_positions_documents_windows_and_both_ways(what, mask, where, dtype, monkeypatch):
+def test_positions_documents_windows_and_both_ways(what, mask, where, dtype):
     mask = MASKS_OF_SUMS[mask]
-    if "pieces" in what and not mask.causal:  # pieces have no other masks
+    if not {"pieces", "running"}.isdisjoint(what.split()) and not mask.causal:  # they have no other masks
         mask = dataclasses.replace(mask, causal=True)
-    if mask.window and not mask.causal:  # needs the rows of all queries at once
-        monkeypatch.setattr(relative, "_MAX_ROWS", 1000)
     torch.manual_seed(3)
     p = {"gaps": torch.randint(0, 4, (2, 310)).cumsum(1), "packed": consecutive(IDS), "in order": None}[where]
     span = Span.of(310, 250) if p is None else Span(p[:, 60:], p, int(p.max()) + 1)
@@ -232,24 +249,26 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
     assert [p[1:] for p in parts(True, 20, torch.zeros(1, 300).long())] == [(e, slice(0, 400), -50) for e in ends]
 
 
-def test_a_window_to_both_sides_of_many_queries_is_refused():
+class OnGPU(torch.Tensor):
+    """A tensor that says so."""
+
+    is_cuda = True
+
+
+def test_a_window_to_both_sides_of_many_queries_is_refused_on_a_gpu():
     span, mask, q = Span.of(300), Mask(300, 300, False, window=9), torch.zeros(1, 1, 300, 8)
     long, short = RelativeKeyBias(torch.zeros(1, 600, 8), -300), RelativeKeyBias(torch.zeros(1, 9, 8), -4)
-    assert "600 distances" in str(fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q))
-    assert fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
-    assert fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, q) is None
+    assert fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q) is None
+    on_gpu = q.as_subclass(OnGPU)
+    assert "600 distances" in str(fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, on_gpu))
+    assert "600 distances" not in str(
+        fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), on_gpu)
+    )
+    assert "distances" not in str(fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, on_gpu))
 
 
-def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
+def test_nothing_as_large_as_all_pairs_is_kept():
     """Rows of all queries would be 600 numbers each; q has 4."""
-    largest, make = [0], relative.block_product
-
-    def look(x, table):
-        out = make(x, table)
-        largest[0] = max(largest[0], out.numel())
-        return out
-
-    monkeypatch.setattr(relative, "block_product", look)
     span, mask = Span.of(600), Mask(600, 600)
     modifiers, leaves = effect_of("long key", 2, 4, span, 1)
     q = leaf(1, 2, 600, 4)
@@ -258,7 +277,6 @@ def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
         out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.5)
     torch.autograd.grad(out.sum(), leaves)
     assert max(kept) <= 600 * 2 * 4
-    assert 0 < largest[0] <= 96 * 2 * 600
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
@@ -307,10 +325,11 @@ def test_autocast_changes_nothing():
 
 @pytest.mark.parametrize(
     "make", [
+        lambda: Shaw(head_dim=8, clip=4), lambda: FoX(num_heads=4, d_model=32),
         lambda: Shaw(head_dim=8, clip=4, values=False), lambda: TransformerXL(num_heads=4, head_dim=8, d_model=32),
         lambda: TransformerXL(num_heads=4, head_dim=8, d_model=32, bidirectional=True),
         lambda: BandedBias(num_heads=4, d_model=32), lambda: BandedBias(num_heads=4, d_model=32, band=20),
-    ], ids=["Shaw", "Transformer-XL", "both ways", "banded", "a narrow band"],
+    ], ids=["Shaw", "FoX", "Shaw without values", "Transformer-XL", "both ways", "banded", "a narrow band"],
 )  # fmt: skip
 @pytest.mark.parametrize("queries", [150, 1, 40])
 def test_encodings(make, queries):

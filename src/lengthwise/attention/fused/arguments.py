@@ -42,7 +42,7 @@ class Biases(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A bias for each query and distance: a table [b, h|1, i, r] in the compute dtype, from distance `first` on."""
+    """A bias for each query and distance: a table [b, h|1, i, r] in the compute dtype, from distance `first` on; on a GPU only."""
 
     table: Tensor | None = None
     first: int = 0
@@ -85,10 +85,22 @@ class Vectors(NamedTuple):
     first: int
 
 
+class ValueVectors(NamedTuple):
+    """Vectors of distances that are added to the values, from distance `first` on; on a CPU only.
+
+    table [h|1, n, d] in the compute dtype, or None.
+    """
+
+    table: Tensor | None = None
+    first: int = 0
+
+
 class Arguments(NamedTuple):
     """The arguments of `lengthwise::attention` after q, k and v.
 
-    sink [h]: a logit of each head in the denominator of the softmax, in the compute dtype, or None.
+    sink [h]: a logit of each head in the denominator of the softmax, in the compute dtype, or None. prefix_sum [b, h|1, j]: a
+    running sum over the keys in float64, or None; the bias of a pair is what it gained between the key and the query's own
+    key. On a CPU only.
     """
 
     biases: Biases = Biases()
@@ -97,15 +109,20 @@ class Arguments(NamedTuple):
     scale: float = 1.0
     rotary: Rotary = Rotary()
     sink: Tensor | None = None
+    prefix_sum: Tensor | None = None
+    values: ValueVectors = ValueVectors()
 
     def flatten(self) -> tuple[Any, ...]:
-        return *self.biases.flatten(), *self.rows, *self.geometry, self.scale, *self.rotary, self.sink
+        last = self.sink, self.prefix_sum, *self.values
+        return *self.biases.flatten(), *self.rows, *self.geometry, self.scale, *self.rotary, *last
 
     @classmethod
     def unflatten(cls, flat: Sequence[Any]) -> "Arguments":
         """Return the groups. A dispatcher leaves out the last arguments if they are the defaults."""
         biases, rows, geometry, scale, rotary = flat[:7], flat[7:9], flat[9:14], flat[14], flat[15:18]
-        return cls(Biases.unflatten(biases), Rows(*rows), Geometry(*geometry), scale, Rotary(*rotary), *flat[18:])
+        (sink, prefix_sum), values = (*flat[18:20], None, None)[:2], ValueVectors(*flat[20:])
+        groups = Biases.unflatten(biases), Rows(*rows), Geometry(*geometry), scale, Rotary(*rotary)
+        return cls(*groups, sink, prefix_sum, values)
 
 
 class RelativeArguments(NamedTuple):
@@ -116,14 +133,19 @@ class RelativeArguments(NamedTuple):
     geometry: Geometry
     scale: float
     sink: Tensor | None = None
+    prefix_sum: Tensor | None = None
+    values: ValueVectors = ValueVectors()
 
     def flatten(self) -> tuple[Any, ...]:
-        return *self.vectors, *self.biases.flatten(), *self.geometry, self.scale, self.sink
+        last = self.sink, self.prefix_sum, *self.values
+        return *self.vectors, *self.biases.flatten(), *self.geometry, self.scale, *last
 
     @classmethod
     def unflatten(cls, flat: Sequence[Any]) -> "RelativeArguments":
         vectors, biases, geometry, scale = flat[:3], flat[3:10], flat[10:15], flat[15]
-        return cls(Vectors(*vectors), Biases.unflatten(biases), Geometry(*geometry), scale, *flat[16:])
+        (sink, prefix_sum), values = (*flat[16:18], None, None)[:2], ValueVectors(*flat[18:])
+        groups = Vectors(*vectors), Biases.unflatten(biases), Geometry(*geometry), scale
+        return cls(*groups, sink, prefix_sum, values)
 
 
 class NeedsGrad(NamedTuple):
@@ -133,6 +155,8 @@ class NeedsGrad(NamedTuple):
     segments: bool
     rows: bool = False
     sink: bool = False
+    prefix_sum: bool = False
+    values: bool = False
 
 
 _HEADS = "Tensor q, Tensor k, Tensor v"
@@ -142,7 +166,9 @@ _BIASES = (
 )
 _ROWS = "Tensor? rows, SymInt rows_first"
 _GEOMETRY = "Tensor? position_q, Tensor? position_k, Tensor? documents, bool causal, SymInt window, float scale"
-_ROTARY_AND_SINK = "Tensor? cos_sin_q=None, Tensor? cos_sin_k=None, bool interleaved=True, Tensor? sink=None"
+_ROTARY = "Tensor? cos_sin_q=None, Tensor? cos_sin_k=None, bool interleaved=True"
+_LAST = "Tensor? sink=None, Tensor? prefix_sum=None, Tensor? value_vectors=None, SymInt value_first=0"
+_LAST_NEEDS = "bool needs_sink_grad, bool needs_prefix_sum_grad, bool needs_value_grad"
 _VECTORS = "Tensor content, Tensor relative, SymInt relative_first"
 _SAVED = f"Tensor grad, {_HEADS}, Tensor out, Tensor lse"
 
@@ -151,21 +177,25 @@ def _schema(arguments: Iterable[str], results: int) -> str:
     return f"({', '.join(arguments)}) -> ({', '.join(['Tensor'] * results)})"
 
 
-ATTENTION = _schema((_HEADS, _BIASES, _ROWS, _GEOMETRY, _ROTARY_AND_SINK), 2)
+def _without_defaults(arguments: str) -> str:
+    return ", ".join(argument.partition("=")[0] for argument in arguments.split(", "))
+
+
+ATTENTION = _schema((_HEADS, _BIASES, _ROWS, _GEOMETRY, _ROTARY, _LAST), 2)
 ATTENTION_BACKWARD = _schema(
     (
-        *(_SAVED, _BIASES, _ROWS, _GEOMETRY, "Tensor? cos_sin_q, Tensor? cos_sin_k, bool interleaved, Tensor? sink"),
-        "bool needs_table_grad, bool needs_segment_grads, bool needs_rows_grad, bool needs_sink_grad",
+        *(_SAVED, _BIASES, _ROWS, _GEOMETRY, _without_defaults(_ROTARY), _without_defaults(_LAST)),
+        f"bool needs_table_grad, bool needs_segment_grads, bool needs_rows_grad, {_LAST_NEEDS}",
     ),
-    10,
+    12,
 )
-RELATIVE = _schema((_HEADS, _VECTORS, _BIASES, _GEOMETRY, "Tensor? sink=None"), 2)
+RELATIVE = _schema((_HEADS, _VECTORS, _BIASES, _GEOMETRY, _LAST), 2)
 RELATIVE_BACKWARD = _schema(
     (
-        *(_SAVED, _VECTORS, _BIASES, _GEOMETRY, "Tensor? sink"),
-        "bool needs_table_grad, bool needs_segment_grads, bool needs_sink_grad",
+        *(_SAVED, _VECTORS, _BIASES, _GEOMETRY, _without_defaults(_LAST)),
+        f"bool needs_table_grad, bool needs_segment_grads, {_LAST_NEEDS}",
     ),
-    11,
+    13,
 )
 
 

@@ -1,12 +1,14 @@
 """The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
-They support rotations, tables over distances, piecewise linear biases (FIRE) and sinks. No bias is ever a T x T matrix:
+They support rotations, tables over distances, piecewise linear biases (FIRE), sinks and vectors of distances (Shaw,
+Transformer-XL); on a CPU also running sums (FoX) and vectors that are added to values (Shaw). No bias is ever a T x T matrix:
 memory is that of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and
 intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a
 CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
 """
 
 import functools
+from dataclasses import replace
 from operator import index
 from typing import NamedTuple
 
@@ -26,12 +28,15 @@ from lengthwise.attention.fused.arguments import (
     Rotary,
     Rows,
     Segments,
+    ValueVectors,
     Vectors,
 )
 from lengthwise.attention.fused.buffers import compute_dtype
 from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.attention.fused.tables import (
+    combined_prefix_sum,
     combined_table,
+    combined_values,
     combined_vectors,
     distance_range,
     gap,
@@ -59,26 +64,28 @@ class Fused(Backend):
     name = "fused"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        if reason := needs_rows(modifiers, "fused attention"):
+        on_gpu = q.is_cuda
+        if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
             return reason
+        if on_gpu and modifiers.values:
+            return "it has no kernel for RelativeValues on a GPU"
         for term in modifiers.terms:
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
-            if isinstance(term, (forms.CumulativeBias, forms.DenseBias, forms.GatedDistanceBias)):
-                return f"it has no kernel for {type(term).__name__}"
+            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)) or (on_gpu and isinstance(term, forms.CumulativeBias)):
+                return f"it has no kernel for {type(term).__name__}" + " on a GPU" * on_gpu
             if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
         products = vector_terms(modifiers)
-        if modifiers.rotation and modifiers.rotation.polar and (q.is_cuda or products):
-            return "a polar Rotation makes q and k wider than v" + " together with vectors of distances" * bool(
-                products
-            )
-        for terms in (toeplitz_terms(modifiers), products):
+        has_vectors = bool(products or modifiers.values)
+        if modifiers.rotation and modifiers.rotation.polar and (on_gpu or has_vectors):
+            return "a polar Rotation makes q and k wider than v" + " together with vectors of distances" * has_vectors
+        for terms in (toeplitz_terms(modifiers), products, modifiers.values):
             if reason := gap([(term.table, term.first) for term in terms]):
                 return reason
-        if products:
+        if products and on_gpu:
             size = distance_range([(term.table, term.first) for term in products])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
             if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
@@ -119,7 +126,13 @@ class Fused(Backend):
         return cpu.statistics(
             q,
             k,
-            Arguments(biases, Rows(), geometry, measurement.scale, sink=sink_argument(modifiers, q, compute)),
+            Arguments(
+                biases,
+                geometry=geometry,
+                scale=measurement.scale,
+                sink=sink_argument(modifiers, q, compute),
+                prefix_sum=combined_prefix_sum(modifiers, len(q)),
+            ),
             edges=torch.tensor(measurement.edges, dtype=torch.long),
             rank=None if mask.documents is None else measurement.rank(q.device),
             first_keys=measurement.first,
@@ -180,7 +193,8 @@ def _attend(
         rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
         arguments = Arguments(
             bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary(),
-            sink_argument(modifiers, q, compute),
+            sink_argument(modifiers, q, compute), combined_prefix_sum(modifiers, len(q)),
+            ValueVectors(*combined_values(modifiers, compute)),
         )  # fmt: skip
         static_vectors = combined_vectors(products, compute, scale)
         cache[key] = _Static(arguments, *static_vectors, rotary is not None, _changes_q_or_k(modifiers, None))
@@ -206,8 +220,9 @@ def _attend(
     else:
         content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
         relative_arguments = RelativeArguments(
-            Vectors(content, vectors, vectors_first), arguments.biases, arguments.geometry, scale, arguments.sink
-        )
+            Vectors(content.contiguous(), vectors, vectors_first), arguments.biases, arguments.geometry, scale,
+            arguments.sink, arguments.prefix_sum, arguments.values,
+        )  # fmt: skip
         out, _ = relative.relative_attention(q, k, v, *relative_arguments.flatten())
     return out.to(input_dtype)
 

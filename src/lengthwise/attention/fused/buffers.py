@@ -5,7 +5,9 @@ from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Gradients = tuple[
+    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
+]  # fmt: skip
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -40,6 +42,7 @@ def empty_gradients(
     wanted = [(arguments.biases.table, needs.table)]
     wanted += [(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
     wanted += [(arguments.rows.table, needs.rows), (arguments.sink, needs.sink)]
+    wanted += [(arguments.prefix_sum, needs.prefix_sum), (arguments.values.table, needs.values)]
     return *heads, *(_like(x, needed, lse, none) for x, needed in wanted)  # type: ignore[return-value]
 
 

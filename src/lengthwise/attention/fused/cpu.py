@@ -5,10 +5,10 @@ import ctypes
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments, Vectors
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.native import loaded, missing
-from lengthwise.native.call import Call, View
+from lengthwise.native.call import Call, DistanceVectors, View
 from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
@@ -27,15 +27,17 @@ def _contiguous_tokens(x: Tensor) -> Tensor:
 
 
 def _new_call(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, vectors: Vectors | None = None
 ) -> tuple[Call, list[Tensor]]:
     """Return the arguments of a call, and the tensors that were made for it, which must live until it has run."""
-    biases, rows, geometry, scale, rotary, sink = arguments
+    biases, rows, geometry, scale, rotary, sink, prefix_sum, values = arguments
+    if rows.table is not None:
+        raise NotImplementedError("rows must be None on a CPU; use torch.ops.lengthwise.relative_attention")
     call = Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
         dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=forced_target,
         q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
-        causal=geometry.causal, window=geometry.window, table_first=biases.first, rows_first=rows.first,
+        causal=geometry.causal, window=geometry.window, table_first=biases.first,
     )  # fmt: skip
     # A compiled graph reaches this place without the checks of fit.py, and the kernel trusts the sizes.
     if (table := biases.table) is not None:
@@ -43,10 +45,18 @@ def _new_call(
         _require(table.shape[0] in (1, q.shape[1]) and table.shape[1] > 0, "table", table, q)
         call.table_heads, call.table_size = table.shape
     made = [] if biases.segments is None else _add_segments(call, biases.segments, q)
-    if rows.table is not None:
-        call.rows = _pointer("rows", rows.table, lse.dtype)
-        assert rows.table.shape[0] == call.batch and rows.table.shape[2] == call.queries
-        call.rows_heads, call.rows_size = rows.table.shape[1], rows.table.shape[3]
+    if vectors is not None:
+        call.content = _pointer("content", vectors.content, lse.dtype)
+        _require(vectors.content.shape == (*q.shape[:3], vectors.table.shape[2]), "content", vectors.content, q)
+        call.key_vectors = _distance_vectors("relative", vectors.table, vectors.first, lse.dtype, q)
+    if values.table is not None:
+        call.value_vectors = _distance_vectors("value_vectors", values.table, values.first, lse.dtype, q)
+        _require(values.table.shape[2] == q.shape[3], "value_vectors", values.table, q)
+    if prefix_sum is not None:
+        call.prefix_sum = _pointer("prefix_sum", prefix_sum, torch.float64)
+        shapes = [(q.shape[0], heads, k.shape[2]) for heads in (1, q.shape[1])]
+        _require(prefix_sum.shape in shapes, "prefix_sum", prefix_sum, q)
+        call.prefix_sum_heads = prefix_sum.shape[1]
     _add_integers(call, "position_q", geometry.position_q)
     _add_integers(call, "position_k", geometry.position_k)
     _add_integers(call, "documents", geometry.documents)
@@ -60,6 +70,12 @@ def _new_call(
 def _pointer(name: str, tensor: Tensor, dtype: torch.dtype) -> int:
     assert tensor.is_contiguous() and tensor.dtype == dtype, name
     return tensor.data_ptr()
+
+
+def _distance_vectors(name: str, table: Tensor, first: int, dtype: torch.dtype, q: Tensor) -> DistanceVectors:
+    _require(table.shape[0] in (1, q.shape[1]) and table.shape[1] > 0, name, table, q)
+    heads, size, dim = table.shape
+    return DistanceVectors(table=_pointer(name, table, dtype), heads=heads, size=size, first=first, dim=dim)
 
 
 def _add_segments(call: Call, segments: Segments, q: Tensor) -> list[Tensor]:
@@ -110,11 +126,13 @@ def _run(call: Call) -> None:
         raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
-    """Return the output and lse; see operator.py."""
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, arguments: Arguments, vectors: Vectors | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the output and lse; see operator.py, and relative.py for `vectors`."""
     q, k, v = _contiguous_tokens(q), _contiguous_tokens(k), _contiguous_tokens(v)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
-    call, _made = _new_call(q, k, v, out, lse, arguments)
+    call, _made = _new_call(q, k, v, out, lse, arguments, vectors)
     _run(call)
     return out, lse
 
@@ -129,14 +147,15 @@ def backward(
     arguments: Arguments,
     needs: NeedsGrad,
     separate_storage: bool = True,
+    vectors: tuple[Vectors, Tensor, Tensor] | None = None,
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink.
+    """Return the gradients of the arguments; see operator.py, and buffers.py for `separate_storage`.
 
-    See operator.py, and buffers.py for `separate_storage`.
+    `vectors`: those of relative.py, and tensors like their content and their table, which their gradients are written to.
     """
     q, k, v, grad, out = (_contiguous_tokens(x) for x in (q, k, v, grad, out))
     gradients = empty_gradients(q, k, v, lse, arguments, needs, separate_storage)
-    call, _made = _new_call(q, k, v, out, lse, arguments)
+    call, _made = _new_call(q, k, v, out, lse, arguments, vectors and vectors[0])
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     if needs.table:
@@ -146,22 +165,27 @@ def backward(
     fields = "grad_slope", "grad_intercept", "grad_feature", "grad_query_scale"
     for name, tensor in zip(fields, exact, strict=False):
         setattr(call, name, tensor.data_ptr())
-    rows, drows, dsink = arguments.rows.table, *gradients[8:]
-    if needs.rows and rows is not None:
-        # The kernel writes a gradient for every head, even if all heads share the rows.
-        if rows.shape[1] != q.shape[1]:
-            drows = rows.new_empty(*q.shape[:3], rows.shape[3])
-        call.grad_rows = drows.data_ptr()
+    dsink, dprefix_sum, dvalues = gradients[9:]
+    if vectors is not None:
+        call.grad_content, call.key_vectors.grad = (x.data_ptr() for x in vectors[1:])
+    if needs.values:
+        call.value_vectors.grad = dvalues.data_ptr()
+    by_head = None
+    if needs.prefix_sum:  # the kernel adds to a gradient for every head, even if all heads share the sum
+        by_head = dprefix_sum.new_zeros(*q.shape[:2], k.shape[2])
+        call.grad_prefix_sum = by_head.data_ptr()
     by_sequence = lse.new_zeros(lse.shape[:2], dtype=torch.float64) if needs.sink else None
     if by_sequence is not None:
         call.grad_sink = by_sequence.data_ptr()
     _run(call)
     if by_sequence is not None:
         dsink.copy_(by_sequence.sum(0))
+    if by_head is not None:
+        dprefix_sum.copy_(by_head if dprefix_sum.shape[1] == q.shape[1] else by_head.sum(1, keepdim=True))
     for x, result in zip(gradients[4:8], exact, strict=False):
         if result is not x:
             x.copy_(result)
-    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True), dsink)
+    return gradients
 
 
 def statistics(

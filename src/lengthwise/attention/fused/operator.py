@@ -6,16 +6,19 @@
 The logit of query i and key j in head h is
 
     scale <q_i, k_j>  +  table[h, distance - first]  +  slope[h, s] x + intercept[h, s]  +  rows[b, h, i, distance - rows_first]
+                      +  prefix_sum[b, h, own key of i] - prefix_sum[b, h, j]
 
 with x = distance_feature[distance] query_scale[i], and s the number of knots <= x. A distance past either end of a table takes the
-nearest entry. exp(sink[h]) may be added to the denominator of the softmax. q and k are rotated first. arguments.py has the
+nearest entry. exp(sink[h]) may be added to the denominator of the softmax. The value of key j is v_j + value_vectors[h, distance -
+value_first]. q and k are rotated first. arguments.py has the
 groups of arguments with their shapes and dtypes.
 
 q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
 float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
-Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink; there is no second derivative. The
-operator works under `torch.compile`. Results are the same at every call on one device, for any number of threads.
+Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink, prefix_sum and value_vectors; there is
+no second derivative. The operator works under `torch.compile`. Results are the same at every call on one device, for any number of
+threads.
 """
 
 from collections.abc import Callable
@@ -29,7 +32,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention.fused import arguments as schemas
 from lengthwise.attention.fused import cpu, gpu
-from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rotary
+from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.encodings.piecewise import MAX_COMPILED_SEGMENTS
 
@@ -44,13 +47,16 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tens
     arguments = _without_padding(Arguments.unflatten(flat))
     if not q.is_cuda:
         return cpu.forward(q, k, v, arguments)
-    _require_no_rotation(arguments.rotary)
+    _require_gpu_arguments(arguments)
     return gpu.forward(q, k, v, arguments)
 
 
-def _require_no_rotation(rotary: Rotary) -> None:
+def _require_gpu_arguments(arguments: Arguments) -> None:
+    rotary = arguments.rotary
     if rotary.cos_sin_q is not None or rotary.cos_sin_k is not None:
         raise NotImplementedError("cos_sin_q and cos_sin_k must be None on a GPU; rotate q and k before the call")
+    if arguments.prefix_sum is not None or arguments.values.table is not None:
+        raise NotImplementedError("prefix_sum and value_vectors must be None on a GPU; use the backend 'blocked'")
 
 
 def _without_padding(arguments: Arguments) -> Arguments:
@@ -82,14 +88,14 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
 def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink.
+    """Return the gradients of the arguments that the module names, in that order.
 
     From the table on, gradients that are not needed are empty.
     """
-    padded, needs = Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:])
+    padded, needs = Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:])
     arguments = _without_padding(padded)
     if q.is_cuda:
-        _require_no_rotation(arguments.rotary)
+        _require_gpu_arguments(arguments)
         gradients = gpu.backward(grad, q, k, v, out, lse, arguments, needs)
     else:
         gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs)
@@ -106,7 +112,7 @@ def _segment_count(biases: Biases) -> int:
 
 @attention_backward.register_fake
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
-    return empty_gradients(q, k, v, lse, Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:]))
+    return empty_gradients(q, k, v, lse, Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:]))
 
 
 def _no_second_derivative(_ctx: Any, *_grads: Any) -> None:
@@ -118,7 +124,8 @@ class OperatorAutograd:
 
     `schema`: its schema; q, k and v are the first arguments. `differentiable`: the arguments that its backward kernel returns
     gradients of. The kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether
-    the gradients of the table, of the segments and, if there are such arguments, of the rows and of the sink are needed.
+    the gradients of the table, of the segments and, if there are such arguments, of the rows, the sink, the running sum and the
+    vectors of values are needed.
     """
 
     def __init__(self, schema: str, differentiable: tuple[str, ...]) -> None:
@@ -127,7 +134,8 @@ class OperatorAutograd:
         self.numbers = tuple(n for n, (kind, _) in enumerate(arguments) if not kind.startswith("Tensor"))
         self.tensors = tuple(n for n in range(len(arguments)) if n not in self.numbers)
         self.differentiable = tuple(index[name] for name in differentiable)
-        groups = ("table",), ("slope", "intercept", "distance_feature", "query_scale"), ("rows",), ("sink",)
+        segments = "slope", "intercept", "distance_feature", "query_scale"
+        groups = ("table",), segments, ("rows",), ("sink",), ("prefix_sum",), ("value_vectors",)
         self.groups = [[index[name] for name in group] for group in groups if group[0] in index]
 
     def register(self, operator: CustomOpDef, kernel: CustomOpDef) -> None:
@@ -166,7 +174,10 @@ class OperatorAutograd:
 
 _autograd = OperatorAutograd(
     schemas.ATTENTION,
-    ("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink"),
+    (
+        *("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink"),
+        *("prefix_sum", "value_vectors"),
+    ),
 )
 _autograd.register(attention, attention_backward)
 
@@ -199,7 +210,7 @@ class _Eager(torch.autograd.Function):
 def _backward_in_shared_storage(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    arguments, needs = Arguments.unflatten(flat[:-4]), NeedsGrad(*flat[-4:])
+    arguments, needs = Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:])
     return cpu.backward(grad, q, k, v, out, lse, arguments, needs, separate_storage=False)
 
 

@@ -4,12 +4,13 @@
 
 adds the products of `Vectors` to the logits of `torch.ops.lengthwise.attention` (operator.py); arguments.py has the arguments.
 
-The products of a query with the vectors of all distances are a row of n numbers, and the rows of all queries may be as large as
-a T x T matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. Memory
-grows as T, not T². If positions are consecutive, rows hold only the distances that the causal mask and the window leave.
+The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the products
+of a query with the vectors of all distances are a row of n numbers, and the rows of all queries may be as large as a T x T
+matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. Memory grows as T,
+not T². If positions are consecutive, rows hold only the distances that the causal mask and the window leave.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.fused import arguments as schemas
+from lengthwise.attention.fused import cpu
 from lengthwise.attention.fused.arguments import (
     Arguments,
     Geometry,
@@ -28,10 +30,12 @@ from lengthwise.attention.fused.arguments import (
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
 
-_BLOCK = 96  # queries that the CPU kernel processes together
+_BLOCK = 96  # the number of queries of a part is a multiple of this
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
 
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Gradients = tuple[
+    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
+]  # fmt: skip
 
 
 def queries_per_part(queries: int, dim: int, distances: int) -> int:
@@ -115,6 +119,8 @@ def block_product(x: Tensor, table: Tensor) -> Tensor:
 def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see the module."""
     call = RelativeArguments.unflatten(flat)
+    if not q.is_cuda:
+        return cpu.forward(q, k, v, _plain_arguments(call), call.vectors)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
         for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
@@ -122,6 +128,17 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
             qkv = q[:, :, at], part.select_keys(k), part.select_keys(v)
             out[:, :, at], lse[:, :, at] = attention(*qkv, *arguments.flatten())
     return out, lse
+
+
+def _plain_arguments(call: RelativeArguments) -> Arguments:
+    return Arguments(
+        call.biases,
+        geometry=call.geometry,
+        scale=call.scale,
+        sink=call.sink,
+        prefix_sum=call.prefix_sum,
+        values=call.values,
+    )
 
 
 @relative_attention.register_fake
@@ -133,20 +150,27 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
 def relative_attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
 ) -> Gradients:
-    """Return the gradients of q, k, v, content, relative, table, slope, intercept, distance_feature, query_scale and sink.
+    """Return the gradients of q, k, v, content and relative, and of the other arguments in the order of operator.py.
 
     From the table on, gradients that are not needed are empty.
     """
-    call, needs = RelativeArguments.unflatten(flat[:-3]), NeedsGrad(flat[-3], flat[-2], rows=True, sink=flat[-1])
+    call, needs = _unflatten_backward(flat)
     content, relative, _ = call.vectors
+    if not q.is_cuda:
+        vectors = call.vectors, torch.empty_like(content), torch.empty_like(relative)
+        arguments = _plain_arguments(call)
+        gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs._replace(rows=False), vectors=vectors)
+        return *gradients[:3], *vectors[1:], *gradients[3:8], *gradients[9:]
     dq, dcontent = like_heads(q), torch.empty_like(content)
     dk, dv = (like_heads(x.to(lse.dtype)).zero_() for x in (k, v))  # sums over the parts, like all that follow
     drelative = relative.new_zeros(q.shape[1], *relative.shape[1:])
-    *shared, dquery_scale, dsink = (x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call, needs))
+    *shared, dquery_scale, dsink, dprefix_sum, dvalues = (
+        x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call, needs)
+    )
     with torch.autocast(q.device.type, enabled=False):
         for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
             at, columns = part.queries, part.columns
-            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink = attention_backward(
+            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink, _, _ = attention_backward(
                 grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
                 lse[:, :, at].contiguous(), *part.arguments(call).flatten(), *needs,
             )  # fmt: skip
@@ -161,21 +185,26 @@ def relative_attention_backward(
             if needs.segments:
                 dquery_scale[:, at] = part_dquery_scale
     drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)
-    return dq, dk.to(k.dtype), dv.to(v.dtype), dcontent, drelative, *shared, dquery_scale, dsink  # type: ignore[return-value]
+    heads = dq, dk.to(k.dtype), dv.to(v.dtype)
+    return *heads, dcontent, drelative, *shared, dquery_scale, dsink, dprefix_sum, dvalues  # type: ignore[return-value]
+
+
+def _unflatten_backward(flat: Sequence[Any]) -> tuple[RelativeArguments, NeedsGrad]:
+    table, segments, *last = flat[-5:]
+    return RelativeArguments.unflatten(flat[:-5]), NeedsGrad(table, segments, True, *last)
 
 
 def _empty_bias_gradients(
     q: Tensor, k: Tensor, v: Tensor, lse: Tensor, call: RelativeArguments, needs: NeedsGrad
 ) -> tuple[Tensor, ...]:
-    """Return empty tensors for the gradients of the table, the segments and the sink."""
-    arguments = Arguments(call.biases, sink=call.sink)
-    gradients = empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, arguments, needs)
-    return *gradients[3:8], gradients[9]
+    """Return empty tensors for the gradients from that of the table on."""
+    gradients = empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, _plain_arguments(call), needs)
+    return *gradients[3:8], *gradients[9:]
 
 
 @relative_attention_backward.register_fake
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
-    call, needs = RelativeArguments.unflatten(flat[:-3]), NeedsGrad(flat[-3], flat[-2], sink=flat[-1])
+    call, needs = _unflatten_backward(flat)
     content, relative, _ = call.vectors
     vector_gradients = torch.empty_like(content), relative.new_empty(relative.shape)
     gradients = _empty_bias_gradients(q, k, v, lse, call, needs)
@@ -184,6 +213,21 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *
 
 _autograd = OperatorAutograd(
     schemas.RELATIVE,
-    ("q", "k", "v", "content", "relative", "table", "slope", "intercept", "distance_feature", "query_scale", "sink"),
+    (
+        *(
+            "q",
+            "k",
+            "v",
+            "content",
+            "relative",
+            "table",
+            "slope",
+            "intercept",
+            "distance_feature",
+            "query_scale",
+            "sink",
+        ),
+        *("prefix_sum", "value_vectors"),
+    ),
 )
 _autograd.register(relative_attention, relative_attention_backward)

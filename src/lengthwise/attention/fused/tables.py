@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, ContentBias, CumulativeBias, RelativeKeyBias, ToeplitzBias
 
 
 def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -81,6 +81,28 @@ def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -
             table = table.index_select(1, column)
         extended.append(table.to(dtype))
     return extended, first
+
+
+def combined_values(modifiers: AttentionModifiers, dtype: torch.dtype) -> tuple[Tensor | None, int]:
+    """Return the sum of the vectors that are added to values, [h|1, n, d], and the first distance."""
+    if not modifiers.values:
+        return None, 0
+    tables, first = _over_same_distances([(value.table, value.first) for value in modifiers.values], dtype)
+    total = tables[0]
+    for table in tables[1:]:
+        total = total + table
+    return plain(total, dtype), first
+
+
+def combined_prefix_sum(modifiers: AttentionModifiers, batch: int) -> Float[Tensor, "b #h j"] | None:
+    """Return the sum of all running sums over the keys in float64, or None."""
+    sums = [term.prefix_sum.double() for term in modifiers.terms if isinstance(term, CumulativeBias)]
+    if not sums:
+        return None
+    total = sums[0]
+    for other in sums[1:]:
+        total = total + other
+    return total.expand(batch, -1, -1).contiguous()
 
 
 def combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:

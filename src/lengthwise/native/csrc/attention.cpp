@@ -2,10 +2,11 @@
 //
 // WHAT IS COMPUTED. For query i, whose index among the keys is keys - queries + i, and key j of one head,
 //
-//     logit_ij = scale <q_i, k_j> + table[distance] + slope[s] x + intercept[s] + rows[i, distance]
+//     logit_ij = scale <q_i, k_j> + table[distance] + slope[s] x + intercept[s] + prefix_sum[i] - prefix_sum[j]
+//                + <content_i, key_vectors[distance]>
 //     distance = position of i - position of j
 //     x = distance_feature[distance] * query_scale[i],    s = number of knots <= x
-//     out_i = sum over j of softmax_j(logit_ij) v_j
+//     out_i = sum over j of softmax_j(logit_ij) (v_j + value_vectors[distance])
 //
 // where exp(sink) may be added to the denominator of the softmax, a number for each head.
 //
@@ -40,9 +41,10 @@
 //   * If there are few segments, the columns of each row are one run for each segment. The first distance of each segment is
 //     computed once for all heads, and a pair costs one multiplication and one addition.
 //   * If there are thousands, as for a smooth activation, each pair's segment is searched for, beginning at a cell of x that is
-//     close to it.
+//     close to it, or computed where the knots are evenly spaced.
 //   * If positions are not consecutive, or many knots lie close together, every bias is looked up pair by pair.
-// Segments are always decided in float64. A bias per query and distance is read in the reverse order of the keys (bias_rows.h).
+// Segments are always decided in float64. A running sum over the keys (FoX) is read in float64
+// (bias_cumulative.h). Vectors of distances are multiplied by rows in matrix products of their own (relative.h).
 //
 // DELTA. dS = P * (dP - delta), and a row's dS add up to 0. A gradient of a bias is a sum in which nearly everything cancels to
 // that 0. So where a bias learns, delta is computed from the very P and dP from which it is subtracted. They are saved for a
@@ -61,7 +63,6 @@
 // so that everything can be inlined. It includes no headers of torch.
 
 #include "backward.h"
-#include "forward.h"
 
 namespace {
 
@@ -87,6 +88,7 @@ inline bool Worker<Vec>::prepare_scratch() {
   scratch.allocate_scratch(thread_memory.data, plan, width, max_visible_blocks, rows_in_place());
   // Sums along diagonals read the zeros to the left and right of a row's keys.
   if (call.backward) memset(scratch.dS, 0, sizeof(T) * BLOCK_Q * ROW);
+  if (call.value_vectors.table) memset(scratch.visible_weights, 0, sizeof(T) * BLOCK_Q * ROW);
   if (call.backward && call.slope) memset(scratch.dfeature, 0, sizeof(T) * BLOCK_Q * ROW);
   if (call.backward && plan.segment_starts) {
     memset(scratch.slope_sums, 0, sizeof(double) * call.segments * N);

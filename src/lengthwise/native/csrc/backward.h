@@ -1,10 +1,7 @@
 // The backward pass of one unit of work. P is computed again from lse, and dv, dk and dq are sums over pairs of blocks.
 #pragma once
 
-#include "gemm.h"
-#include "rotary.h"
-#include "softmax.h"
-#include "tensors.h"
+#include "forward.h"
 
 namespace {
 
@@ -39,7 +36,12 @@ inline void Worker<Vec>::accumulate_dq_dk(const BlockPair& pair, bool masked, i6
     accumulate_columns(dS, ROW, scratch.q, dk, block.size, keys.size, pair.begin, pair.end);
   }
   if (plan.grad_table || call.grad_slope) accumulate_bias_gradients(pair, h);
-  if (call.grad_rows) accumulate_grad_rows(pair, h);
+  if (call.grad_prefix_sum) accumulate_cumulative(pair, h);
+  if (call.grad_content) {
+    prepare_relative(key_vectors, block, keys);
+    accumulate_relative_rows(pair, key_vectors, dS, scratch.dcontent);
+    accumulate_relative_gradient(pair, key_vectors, dS, scratch.content, content_is_finite);
+  }
 }
 
 // Loads lse of each row, and computes delta where P is not saved.
@@ -108,8 +110,7 @@ inline void Worker<Vec>::refine_row_sums(i64 h, const Block& block, i64 first_k_
     BlockPair pair;
     if (block_is_visible(block, keys, pair, past_last)) {
       T* logits = scratch.logits + N;
-      multiply_panels(scratch.q, scratch.k_panels + panel, logits, ROW, block.size, keys.size, pair.begin, pair.end);
-      prepare_bias(block, keys);
+      compute_logits(pair, scratch.k_panels + panel, logits, ROW);
       online_softmax(pair);  // it also scales `out`, which is not needed any more
       if (saves_weights()) visible_index++;
     }
@@ -125,11 +126,13 @@ inline void Worker<Vec>::refine_row_sums(i64 h, const Block& block, i64 first_k_
 // One block of queries with all blocks of keys that it sees.
 template <class Vec>
 inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_block, i64 first_panel) {
-  bool finite_rows = load_queries(h, block);
-  finite_rows &= load_rows(call.grad, h, block.start, block.size, 1, scratch.grad);
+  const bool finite_queries = load_queries(h, block);
+  const bool finite_grad = load_rows(call.grad, h, block.start, block.size, 1, scratch.grad);
+  const bool finite_rows = finite_queries && finite_grad;
   load_row_sums(block, h);
   memset(scratch.dq, 0, sizeof(T) * block.size * width);
-  if (call.grad_rows) memset(grad_rows(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
+  if (call.content) content_is_finite = load_content(h, block);
+  if (call.grad_content) memset(scratch.dcontent, 0, sizeof(T) * block.size * key_vectors.width);
   refine_row_sums(h, block, first_k_block, first_panel);
   if (!saves_weights()) accumulate_grad_sink(h, block.size);
   bool past_last = false;
@@ -141,14 +144,19 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
       const bool masked = hides_pairs(pair) && !(finite_rows && is_finite(m, k_rows, k_stride)), saves = saves_weights();
       T *P = saves ? saved_P() : scratch.logits + N, *dP = saves ? saved_dP() : scratch.dS + N;
       const i64 row = saves ? (i64)SAVED_ROW : (i64)ROW;
-      multiply_panels(scratch.q, scratch.k_panels + panel, P, row, block.size, keys.size, pair.begin, pair.end);
       multiply_panels(scratch.grad, scratch.v_panels + panel, dP, row, block.size, keys.size, pair.begin, pair.end);
-      prepare_bias(block, keys);
+      compute_logits(pair, scratch.k_panels + panel, P, row);
+      if (call.value_vectors.table) {
+        prepare_relative(value_vectors, block, keys);
+        add_relative_products(pair, value_vectors, scratch.grad, dP, row);
+      }
       if (saves)
         save_P(pair);
       else
         compute_P_and_dS(pair);
       accumulate_dv(pair, masked, P, row);
+      if (plan.grad_value_vectors)
+        accumulate_relative_gradient(pair, value_vectors, visible_weights(pair, P, row), scratch.grad, finite_grad);
       if (!saves) accumulate_dq_dk(pair, masked, h);
       if (saves) visible_index++;
     }
@@ -170,6 +178,7 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
     }
   }
   store_rows(call.dq, h, block.start, block.size, call.queries, scratch.dq, (T)call.scale, cos_sin_q());
+  if (call.grad_content) store_content_gradient(h, block);
 }
 
 template <class Vec>
@@ -178,7 +187,7 @@ inline void Worker<Vec>::backward() {
   memset(scratch.dk, 0, sizeof(T) * call.keys * width);
   memset(scratch.dv, 0, sizeof(T) * call.keys * width);
   for (i64 h = head_begin; h < head_end; h++) {
-    select_head(h);
+    select_head_and_vectors(h);
     i64 first_k_block = k_begin, first_panel = 0;  // the first block of keys that the queries' windows reach
     for (i64 n = q_begin; n < q_end; n++) {
       const Block& block = sequence->q[n];
@@ -187,6 +196,8 @@ inline void Worker<Vec>::backward() {
         first_panel += round_up(sequence->k[first_k_block].size, PANEL) * width;
       backward_block(h, block, first_k_block, first_panel);
     }
+    store_relative_gradient(key_vectors, plan.grad_key_vectors, h);
+    store_relative_gradient(value_vectors, plan.grad_value_vectors, h);
   }
   store_key_gradients();
 }

@@ -1,8 +1,8 @@
 // The bias of a pair of blocks: which of its forms are computed how, their sum for one row, and their gradients.
 #pragma once
 
+#include "bias_cumulative.h"
 #include "bias_piecewise.h"
-#include "bias_rows.h"
 #include "bias_table.h"
 
 namespace {
@@ -10,10 +10,7 @@ namespace {
 template <class Vec>
 inline void Worker<Vec>::select_head(i64 h) {
   if (call.table) table = (const T*)call.table + (call.table_heads > 1 ? h : 0) * call.table_size;
-  if (call.rows) {
-    const i64 row_of_head = b * call.rows_heads + (call.rows_heads > 1 ? h : 0);
-    rows = (const T*)call.rows + row_of_head * call.queries * call.rows_size;
-  }
+  if (call.prefix_sum) prefix_sum = prefix_sum_of(h);
   if (call.slope) {
     i64 first = (call.segment_heads > 1 ? h : 0) * call.segments;
     slope = (const T*)call.slope + first;
@@ -40,6 +37,7 @@ inline void Worker<Vec>::check_shared_scale(const Block& q) {
 template <class Vec>
 inline void Worker<Vec>::prepare_bias(const Block& q, const Block& k) {
   consecutive = q.consecutive && k.consecutive;
+  if (call.prefix_sum) prepare_cumulative_bias(q, k);
   if (!has_distance_bias()) return;
   const i64 furthest = q.position + q.size - 1 - k.position, nearest = q.position - (k.position + k.size - 1);
   if (!consecutive)
@@ -79,11 +77,11 @@ inline i64 Worker<Vec>::distance(i64 i, i64 j) const {
 // What is added to the logits of row r, in units of log 2: at least the first `visible` columns.
 template <class Vec>
 INLINE auto Worker<Vec>::bias_row(const Block& q, const Block& k, i64 r, i64 visible) -> const T* {
-  if (!call.rows) return distance_bias_row(q, k, r, visible);
-  const T* bias = rows_bias_row(q, k, r, visible);
+  if (!call.prefix_sum) return distance_bias_row(q, k, r, visible);
+  T* bias = cumulative_bias_row(q, k, r, visible);
   if (has_distance_bias()) {
     const T* other = distance_bias_row(q, k, r, visible);
-    for (i64 x = 0; x < visible; x += N) Vec::store(scratch.rows_bias + x, Vec::load(bias + x) + Vec::load(other + x));
+    for (i64 x = 0; x < visible; x += N) Vec::store(bias + x, Vec::load(bias + x) + Vec::load(other + x));
   }
   return bias;
 }

@@ -133,30 +133,58 @@ inline void Worker<Vec>::accumulate_segment_runs(const BlockPair& pair, const Bi
 
 // ---- SEGMENT_SEARCH: loops that the compiler vectorizes
 
+// Finds the segments of `count` features times a scale.
+template <class Vec>
+INLINE void Worker<Vec>::find_segments(const double* __restrict feature, double scale, i64 count, int32_t* __restrict s) const {
+  const double cell_low = plan.cell_low, cell_scale = plan.cell_scale, last_cell = (double)(plan.cells - 1);
+  const int32_t* __restrict cells = plan.search_cells;
+  const double* __restrict knots = scratch.padded_knots;
+  for (i64 c = 0; c < count; c++) {
+    double place = (feature[c] * scale - cell_low) * cell_scale;
+    place = place > 0 ? place : 0;
+    s[c] = (int32_t)(place < last_cell ? place : last_cell);
+  }
+  for (i64 c = 0; c < count; c++) s[c] = cells[s[c]];
+  for (i64 n = 0; n < plan.max_knots_per_cell; n++)
+    for (i64 c = 0; c < count; c++) {
+      const double knot = knots[s[c]];
+      s[c] += knot <= feature[c] * scale;
+    }
+}
+
+// The same for evenly spaced knots, without reading them: only an x that is very close to a knot is compared with it.
+template <class Vec>
+INLINE void Worker<Vec>::find_evenly_spaced_segments(const double* __restrict feature, double scale, i64 count,
+                                                     int32_t* __restrict s) const {
+  const double low = plan.cell_low, density = plan.knot_density, margin = plan.knot_margin;
+  const double highest = (double)call.segments - 0.5;
+  int32_t close = 0;
+  for (i64 c = 0; c < count; c++) {
+    double place = (feature[c] * scale - low) * density + 1;  // how many knots there are up to x, and a fraction
+    place = place > 0.5 ? place : 0.5;
+    place = place < highest ? place : highest;
+    s[c] = (int32_t)place;
+    const double fraction = place - (double)s[c];
+    close |= (fraction < margin) | (fraction > 1 - margin);
+  }
+  if (close)
+    for (i64 c = 0; c < count; c++) s[c] = (int32_t)find_segment(feature[c] * scale);
+}
+
 // Finds the segments of row r's pairs and returns their bias.
 template <class Vec>
 inline auto Worker<Vec>::segment_search_bias(const Block& q, i64 r, i64 visible) -> const T* {
-  const double exact_scale = exact_query_scale(q.start + r), cell_low = plan.cell_low, cell_scale = plan.cell_scale;
-  const double last_cell = (double)(plan.cells - 1);
+  const double exact_scale = exact_query_scale(q.start + r);
   const T scale = query_scale(q.start + r);
   const T* __restrict feature = scratch.diagonal_feature + (q.size - 1 - r);
   const double* __restrict exact_feature = scratch.diagonal_exact_feature + (q.size - 1 - r);
   int32_t* __restrict s = scratch.pair_segments + (visible_index * BLOCK_Q + r) * BLOCK_K;
   T* __restrict bias = scratch.distance_bias;
-  const int32_t* __restrict cells = plan.search_cells;
-  const double* __restrict knots = scratch.padded_knots;
   const T *slope = scratch.slope_log2, *intercept = scratch.intercept_log2;
-  for (i64 c = 0; c < visible; c++) {
-    double place = (exact_feature[c] * exact_scale - cell_low) * cell_scale;
-    place = place > 0 ? place : 0;
-    s[c] = (int32_t)(place < last_cell ? place : last_cell);
-  }
-  for (i64 c = 0; c < visible; c++) s[c] = cells[s[c]];
-  for (i64 n = 0; n < plan.max_knots_per_cell; n++)
-    for (i64 c = 0; c < visible; c++) {
-      const double knot = knots[s[c]];
-      s[c] += knot <= exact_feature[c] * exact_scale;
-    }
+  if (plan.knot_margin > 0)
+    find_evenly_spaced_segments(exact_feature, exact_scale, visible, s);
+  else
+    find_segments(exact_feature, exact_scale, visible, s);
   for (i64 c = 0; c < visible; c++) bias[c] = slope[s[c]] * (feature[c] * scale) + intercept[s[c]];
   if (call.table) {
     const T* table_bias = scratch.diagonal_bias + (q.size - 1 - r);

@@ -92,7 +92,7 @@ struct PlanStorage {
   std::vector<SequenceBlocks> blocks;
   std::vector<int32_t> segment_starts, search_cells;
   SharedScaleTables<T> shared;
-  std::vector<T> slope, intercept, feature, query_scale, partial;
+  std::vector<T> slope, intercept, feature, query_scale, partial, key_vector_sums, value_vector_sums;
 };
 
 template <class T>
@@ -112,6 +112,7 @@ void plan_segments(const Call& original, Call& call, Plan& plan, PlanStorage<T>&
   plan.exact_query_scale = (const double*)original.query_scale;
   if (find_segment_starts(original, storage.segment_starts)) plan.segment_starts = storage.segment_starts.data();
   fill_search_cells(original, storage.search_cells, plan);
+  measure_knot_spacing(original, plan);
   plan.search_cells = storage.search_cells.data();
   // For fewer queries the tables would cost more than they save.
   if (call.queries && !(plan.segment_starts && call.queries < 8)) fill_shared_scale_tables(original, plan, storage.shared);
@@ -149,6 +150,26 @@ void allocate_gradient_sums(const Call& call, i64 units, const SumRows& rows, st
     if (gradient.size) *gradient.sums = sums.data() + total;
     total += gradient.size;
   }
+}
+
+// How many rows of sums the gradient of vectors has, as in SumRows.
+i64 vector_sum_rows(const Call& call, const DistanceVectors& vectors, i64 units) {
+  return vectors.heads > 1 ? call.batch * call.heads : units;
+}
+
+// Returns the sums of the gradient of vectors, which are 0 at first; null where the call does not ask for it.
+template <class T>
+void* allocate_vector_sums(const Call& call, const DistanceVectors& vectors, i64 units, std::vector<T>& sums) {
+  if (!call.backward || !vectors.grad) return nullptr;
+  sums.assign((size_t)(vector_sum_rows(call, vectors, units) * vectors.size * vectors.dim + 1), 0);
+  return sums.data();
+}
+
+template <class T>
+void reduce_vector_gradient(const Call& call, const DistanceVectors& vectors, i64 units, const void* sums, double factor) {
+  if (sums)
+    sum_rows<T>((const T*)sums, vector_sum_rows(call, vectors, units), vectors.size * vectors.dim,
+                vectors.heads > 1 ? call.heads : 1, vectors.grad, factor);
 }
 
 // Returns false where a thread had no memory.
@@ -214,6 +235,8 @@ int run_call(const Call& original) {
                         call.segment_heads > 1 ? call.batch * call.heads : units};
   thread_local std::vector<double> sums;
   allocate_gradient_sums(call, units, rows, sums, plan);
+  plan.grad_key_vectors = allocate_vector_sums(call, call.key_vectors, units, storage.key_vector_sums);
+  plan.grad_value_vectors = allocate_vector_sums(call, call.value_vectors, units, storage.value_vector_sums);
   UnitQueue queue;
   queue.taken = 0;
   queue.units = units;
@@ -223,6 +246,9 @@ int run_call(const Call& original) {
   if (plan.split_keys) combine_key_splits<T>(call, plan);
   if (call.backward && plan.splits > 1) combine_head_splits<T>(call, plan);
   reduce_bias_gradients<T>(original, call, plan, units, rows, storage.shared.segment.data());
+  // The content was multiplied by 1 / ln 2.
+  reduce_vector_gradient<T>(call, call.key_vectors, units, plan.grad_key_vectors, 0.6931471805599453);
+  reduce_vector_gradient<T>(call, call.value_vectors, units, plan.grad_value_vectors, 1);
   if (sums.capacity() > LENGTHWISE_KEEP_BYTES / sizeof(double)) std::vector<double>().swap(sums);
   return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gemm.h"
+#include "relative.h"
 #include "rotary.h"
 #include "softmax.h"
 #include "statistics.h"
@@ -13,12 +14,13 @@ template <class Vec>
 inline void Worker<Vec>::forward() {
   load_keys();
   for (i64 h = head_begin; h < head_end; h++) {
-    select_head(h);
+    select_head_and_vectors(h);
     i64 first_k_block = k_begin, first_panel = 0;  // the first block of keys that the queries' windows reach
     for (i64 n = q_begin; n < q_end; n++) {
       const Block& block = sequence->q[n];
       check_shared_scale(block);
       load_queries(h, block);
+      if (call.content) load_content(h, block);
       start_rows(h, block.size);
       memset(scratch.out, 0, sizeof(T) * block.size * width);
       if (call.statistics)
@@ -31,11 +33,7 @@ inline void Worker<Vec>::forward() {
         BlockPair pair;
         if (block_is_visible(block, keys, pair, past_last)) {
           T* logits = scratch.logits + N;
-          if (multiplies_in_place())
-            multiply_rows(scratch.q, k_rows + keys.start * k_stride, k_stride, logits, block.size, keys.size, pair.begin);
-          else
-            multiply_panels(scratch.q, scratch.k_panels + panel, logits, ROW, block.size, keys.size, pair.begin, pair.end);
-          prepare_bias(block, keys);
+          compute_logits(pair, scratch.k_panels + panel, logits, ROW);
           if (call.statistics) {
             accumulate_statistics(pair, h);
           } else {
@@ -45,6 +43,10 @@ inline void Worker<Vec>::forward() {
               masked_gemm(pair, logits, ROW, true, values, v_stride, scratch.out);
             else
               accumulate_rows(logits, values, v_stride, scratch.out, block.size, keys.size, pair.begin, pair.end);
+            if (call.value_vectors.table) {
+              prepare_relative(value_vectors, block, keys);
+              accumulate_relative_rows(pair, value_vectors, visible_weights(pair, logits, ROW), scratch.out);
+            }
           }
         }
         panel += round_up(keys.size, PANEL) * width;
@@ -52,6 +54,27 @@ inline void Worker<Vec>::forward() {
       for (i64 r = 0; r < block.size; r++) finish_row(h, block.start + r, r);
     }
   }
+}
+
+template <class Vec>
+inline void Worker<Vec>::select_head_and_vectors(i64 h) {
+  select_head(h);
+  select_relative_head(key_vectors, h);
+  select_relative_head(value_vectors, h);
+}
+
+// The logits of a pair of blocks without the biases that finish_logits adds, for which it prepares.
+template <class Vec>
+inline void Worker<Vec>::compute_logits(const BlockPair& pair, const T* panel, T* to, i64 stride) {
+  const Block &q = *pair.q, &k = *pair.k;
+  if (multiplies_in_place())
+    multiply_rows(scratch.q, k_rows + k.start * k_stride, k_stride, to, q.size, k.size, pair.begin);
+  else
+    multiply_panels(scratch.q, panel, to, stride, q.size, k.size, pair.begin, pair.end);
+  prepare_bias(q, k);
+  if (!call.content) return;
+  prepare_relative(key_vectors, q, k);
+  add_relative_products(pair, key_vectors, scratch.content, to, stride);
 }
 
 // Begins the online softmax of a block's rows, with the sink as the first of their logits.

@@ -15,6 +15,15 @@ struct TensorView {
   i64 batch_stride, head_stride, token_stride;
 };
 
+// A vector for each distance, [heads, size, dim] in the compute dtype. The first belongs to distance `first`, and distances
+// past either end take the nearest vector. `table` is null where there are no vectors, and `grad` where no gradient is asked
+// for.
+struct DistanceVectors {
+  const void* table;
+  void* grad;
+  i64 heads, size, first, dim;
+};
+
 // `_Call` in __init__.py mirrors this struct field by field, in the same order. It holds only pointers, 64-bit integers and
 // doubles, so that it has no padding, and lengthwise_call_size lets Python check its size.
 struct Call {
@@ -49,11 +58,17 @@ struct Call {
 
   i64 window;  // if not 0, the query at index n attends to keys above n - window and below n + window only
 
-  // A bias per query and distance: [batch, rows_heads, queries, rows_size] in the compute dtype, from distance `rows_first` on.
-  // The gradient always has all heads: [batch, heads, queries, rows_size].
-  const void* rows;
-  void* grad_rows;
-  i64 rows_heads, rows_size, rows_first;
+  // Vectors of distances. The product of `key_vectors` and the query's `content`, [batch, heads, queries, key_vectors.dim] in
+  // the compute dtype, is added to the logits, and `value_vectors` are added to the values.
+  const void* content;
+  void* grad_content;
+  DistanceVectors key_vectors, value_vectors;
+
+  // A running sum over the keys, [batch, prefix_sum_heads, keys] in float64: the bias of a pair is its value at the query's own
+  // key less that at the key. The gradient always has all heads, [batch, heads, keys], and is added to what it holds.
+  const double* prefix_sum;
+  double* grad_prefix_sum;
+  i64 prefix_sum_heads;
 
   // If not null, the call computes statistics instead of attention: [batch, heads, queries, edges_size + 4]. For each query
   // they hold the weight in each bin of distances (the bins lie between `edges`, which ascend), the entropy in nats, and the

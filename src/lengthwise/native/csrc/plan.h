@@ -45,6 +45,10 @@ struct Plan {
   const int32_t* search_cells;
   i64 cells, max_knots_per_cell;
   double cell_low, cell_scale;
+  // Where knots are evenly spaced up to rounding, as those of a smooth activation: how many knots there are in one unit of x,
+  // and how far from a knot, in distances between two knots, x has to be for arithmetic alone to say on which side it is.
+  // Otherwise 0.
+  double knot_density, knot_margin;
   const double *exact_feature, *exact_query_scale;  // in float64, where the call's copies are narrowed to float32
 
   // Queries whose scale is `shared_scale` have a segment bias that depends on the distance alone:
@@ -65,6 +69,7 @@ struct Plan {
   void* partial;
   // Sums of the gradients, one row for each unit (or for each head, where the bias has heads).
   double *grad_table, *grad_slope, *grad_intercept, *grad_feature, *grad_query_scale;
+  void *grad_key_vectors, *grad_value_vectors;  // in the compute dtype
 
   i64 (*next_unit)(void* queue);  // returns -1 when no unit is left
   void* queue;
@@ -84,7 +89,7 @@ INLINE bool saves_weights(const Plan& plan) {
   const Call& call = *plan.call;
   // The output of half precision is rounded too coarsely to compute delta from it.
   const bool is_half = call.dtype == BFLOAT16 || call.dtype == FLOAT16;
-  return call.backward && (plan.grad_table || call.grad_slope || call.grad_rows || is_half);
+  return call.backward && (plan.grad_table || call.grad_slope || call.grad_content || call.grad_prefix_sum || is_half);
 }
 
 }  // namespace

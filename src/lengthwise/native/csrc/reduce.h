@@ -13,14 +13,15 @@
 
 namespace {
 
-// `parts` has `rows` rows of `size` numbers; every `period`th belongs to the same row of the result, [period, size].
-template <class T>
-void sum_rows(const double* parts, i64 rows, i64 size, i64 period, void* result) {
+// `parts` has `rows` rows of `size` numbers; every `period`th belongs to the same row of the result, [period, size], which is
+// multiplied by a factor.
+template <class T, class Part>
+void sum_rows(const Part* parts, i64 rows, i64 size, i64 period, void* result, double factor = 1) {
   for (i64 row = 0; row < period; row++)
     for (i64 n = 0; n < size; n++) {
       double sum = 0;
-      for (i64 part = row; part < rows; part += period) sum += parts[part * size + n];
-      ((T*)result)[row * size + n] = (T)sum;
+      for (i64 part = row; part < rows; part += period) sum += (double)parts[part * size + n];
+      ((T*)result)[row * size + n] = (T)(sum * factor);
     }
 }
 

@@ -47,8 +47,9 @@ struct Scratch {
     PANEL = Vec::N * Vec::TILE_COLUMNS,
     // A row of `logits`, `dS` and `dfeature`: N zeros, the keys, and room for whole vectors.
     ROW = BLOCK_K + 4 * Vec::N,
-    // A row of `saved_P` and `saved_dP`: the keys, and room so that rows do not compete for the same part of the cache.
-    SAVED_ROW = BLOCK_K + 16,
+    // A row of `saved_P` and `saved_dP`: the keys, and room for the tiles of
+    // relative.h, and so that rows do not compete for the same part of the cache. N numbers precede the first row.
+    SAVED_ROW = BLOCK_K + 48,
     // The diagonals of a pair of blocks, and room for whole vectors.
     DIAGONALS = BLOCK_Q + BLOCK_K + 2 * Vec::N,
   };
@@ -64,8 +65,18 @@ struct Scratch {
   // derivative by each pair's distance feature.
   T *logits, *dS, *dfeature;
 
-  // One row of bias: what depends on the distance, and with the rows of the bias per query added.
-  T *distance_bias, *rows_bias;
+  // One row of bias: what depends on the distance; the running sum and what depends on the distance; and the part of the
+  // running sum that all rows share.
+  T *distance_bias, *cumulative_bias, *key_bias;
+
+  // Vectors of distances: of a head, `count` of them as rows and as columns, and their gradient as rows; of the diagonals of a
+  // pair of blocks, as columns, [width, DIAGONALS]. The content of a block of queries, its gradient, a row of sums, and weights
+  // like `dS`.
+  struct VectorBuffers {
+    i64 count;
+    T *rows, *columns, *grad;
+  } key_vectors, value_vectors;
+  T *diagonal_vectors, *content, *dcontent, *relative_sum, *visible_weights;
 
   // Each diagonal of a pair of blocks, if positions are consecutive: all its pairs have the same distance. Bias, distance
   // feature (also in float64), derivative by a shared query scale, and a sum over the pairs.
@@ -117,7 +128,18 @@ struct Scratch {
     take(at, dfeature, backward && call.slope ? BLOCK_Q * ROW : 0);
     take(at, distance_bias, ROW);
     take(at, masked_sum, width);
-    take(at, rows_bias, call.rows ? (i64)ROW : 0);
+    take(at, cumulative_bias, call.prefix_sum ? (i64)ROW : 0);
+    take(at, key_bias, call.prefix_sum ? (i64)ROW : 0);
+    const i64 content_width = round_up(call.key_vectors.dim, N);
+    take_vectors(at, key_vectors, call.key_vectors, content_width, backward);
+    take_vectors(at, value_vectors, call.value_vectors, width, backward);
+    const i64 content_size = call.key_vectors.table ? BLOCK_Q * content_width : 0;
+    const i64 widest = max(content_size ? content_width : 0, call.value_vectors.table ? width : 0);
+    take(at, diagonal_vectors, widest * DIAGONALS);
+    take(at, content, content_size);
+    take(at, dcontent, backward ? content_size : 0);
+    take(at, relative_sum, widest);
+    take(at, visible_weights, call.value_vectors.table ? BLOCK_Q * ROW : 0);
     take(at, diagonal_bias, DIAGONALS);
     take(at, diagonal_feature, DIAGONALS);
     take(at, diagonal_sums, backward ? (i64)DIAGONALS : 0);
@@ -129,8 +151,8 @@ struct Scratch {
     take(at, delta_rest, BLOCK_Q);
     take(at, row_P, max_visible_blocks ? BLOCK_Q * N : 0);
     take(at, row_P_dP, max_visible_blocks ? BLOCK_Q * N : 0);
-    take(at, saved_P, max_visible_blocks * BLOCK_Q * SAVED_ROW);
-    take(at, saved_dP, max_visible_blocks * BLOCK_Q * SAVED_ROW);
+    take(at, saved_P, max_visible_blocks ? N + max_visible_blocks * BLOCK_Q * SAVED_ROW : 0);
+    take(at, saved_dP, max_visible_blocks ? N + max_visible_blocks * BLOCK_Q * SAVED_ROW : 0);
     take(at, slope_sums, backward && plan.segment_starts ? call.segments * N : 0);
     take(at, intercept_sums, backward && plan.segment_starts ? call.segments * N : 0);
     take(at, segment_cursor, BLOCK_Q);
@@ -143,6 +165,12 @@ struct Scratch {
   }
 
  private:
+  static void take_vectors(uintptr_t& at, VectorBuffers& buffers, const DistanceVectors& vectors, i64 width, bool backward) {
+    buffers.count = vectors.table ? round_up(vectors.size + 2 * DIAGONALS, N) : 0;
+    take(at, buffers.rows, buffers.count * width);
+    take(at, buffers.columns, buffers.count * width);
+    take(at, buffers.grad, backward && vectors.grad ? buffers.count * width : 0);
+  }
   template <class X>
   static void take(uintptr_t& at, X*& buffer, i64 count) {
     buffer = (X*)at;

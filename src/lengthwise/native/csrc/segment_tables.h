@@ -3,6 +3,8 @@
 // All decisions are made in float64, on the numbers that the caller passed.
 #pragma once
 
+#include <math.h>
+
 #include <vector>
 
 #include "plan.h"
@@ -65,6 +67,23 @@ void fill_search_cells(const Call& call, std::vector<int32_t>& cells, Plan& plan
   plan.max_knots_per_cell = knots_in_last;
   for (i64 n = 1; n < plan.cells; n++) plan.max_knots_per_cell = max(plan.max_knots_per_cell, cells[(size_t)n]);
   for (i64 n = 1; n < plan.cells; n++) cells[(size_t)n] += cells[(size_t)n - 1];
+}
+
+// Recognizes evenly spaced knots.
+void measure_knot_spacing(const Call& call, Plan& plan) {
+  const double* knots = (const double*)call.knots;
+  const i64 count = call.segments - 1;
+  if (count < 2) return;
+  const double density = (double)(count - 1) / (knots[count - 1] - knots[0]);
+  double off = 0;
+  for (i64 s = 0; s < count; s++) {
+    const double own = fabs((knots[s] - knots[0]) * density - (double)s);
+    if (!(own < 1e-6)) return;
+    off = own > off ? own : off;
+  }
+  plan.knot_density = density;
+  const double largest = fmax(fabs(knots[0]), fabs(knots[count - 1]));
+  plan.knot_margin = off + 1e-9 + 1e-14 * largest * density;  // the rounding of x and of the difference from the first knot
 }
 
 // The memory behind the shared_* members of a Plan.

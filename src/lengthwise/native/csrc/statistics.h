@@ -36,14 +36,6 @@ inline double Worker<Vec>::sum_of_bins(const double* row) const {
   return sum;
 }
 
-template <class Vec>
-INLINE double sum_between(const typename Vec::T* weight, i64 from, i64 to) {
-  typename Vec::V sum = {};
-  for (; from + Vec::N <= to; from += Vec::N) sum += Vec::load(weight + from);
-  if (from < to) sum += Vec::load_first(weight + from, to - from);
-  return (double)Vec::reduce_add(sum);
-}
-
 // Adds a pair of blocks: every weight to its bin, and w log2(w) to the entropy, with w relative to row_max.
 template <class Vec>
 inline void Worker<Vec>::accumulate_statistics(const BlockPair& pair, i64 h) {

@@ -150,6 +150,15 @@ struct Float64Vec {
 };
 #endif
 
+// The sum of x[from] up to, but not including, x[to].
+template <class Vec>
+INLINE double sum_between(const typename Vec::T* x, i64 from, i64 to) {
+  typename Vec::V sum = {};
+  for (; from + Vec::N <= to; from += Vec::N) sum += Vec::load(x + from);
+  if (from < to) sum += Vec::load_first(x + from, to - from);
+  return (double)Vec::reduce_add(sum);
+}
+
 // N float64 numbers are stored without alignment; with `add`, they are added to what is there.
 template <class Vec>
 INLINE void add_wide(double* to, const typename Vec::Wide& x, bool add = true) {

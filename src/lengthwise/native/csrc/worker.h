@@ -27,13 +27,30 @@ enum class BiasPath {
   PER_PAIR,        // positions are not consecutive, or knots lie too close together: everything is looked up pair by pair
 };
 
+// One of the two tables of vectors, and what depends on the head and the pair of blocks.
+template <class Vec>
+struct RelativeVectors {
+  const DistanceVectors* vectors;
+  i64 width;  // their dim, rounded up to whole vectors
+  typename ::Scratch<Vec>::VectorBuffers& buffers;
+  const typename Vec::T* table = nullptr;  // of the head that the buffers hold
+  bool finite = true;                      // whether they are
+  bool is_skewed = false;                  // whether products of the pair are skewed: see relative.h
+  i64 first_diagonal = 0;                  // the row of the buffers that belongs to the pair's first diagonal
+  i64 low = 0, high = 0;                   // the diagonals whose vectors are not those of an end of the table
+};
+
 template <class Vec>
 struct Worker {
   typedef typename Vec::T T;
   typedef typename Vec::V V;
   typedef typename Vec::Wide Wide;
   typedef ::Scratch<Vec> Scratch;
+  typedef RelativeVectors<Vec> Relative;
   enum : i64 { N = Vec::N, PANEL = Scratch::PANEL, ROW = Scratch::ROW, SAVED_ROW = Scratch::SAVED_ROW };
+  // Of relative.h. A row of weights has N zeros before it.
+  enum : i64 { PADDING = Scratch::DIAGONALS };
+  enum : i64 { SKEW_ROWS = (i64)Vec::TILE_ROWS < (i64)Vec::N ? (i64)Vec::TILE_ROWS : (i64)Vec::N };
 
   const Plan& plan;
   const Call& call;
@@ -51,12 +68,16 @@ struct Worker {
   i64 k_stride, v_stride;
 
   // The query head.
-  const T *table, *slope, *intercept, *shared_bias, *shared_slope, *rows;
+  const T *table, *slope, *intercept, *shared_bias, *shared_slope;
+  const double* prefix_sum;
+  Relative key_vectors, value_vectors;
 
   // The block of queries, and its pair with a block of keys.
   bool shares_scale;           // all queries of the block have the plan's shared scale
   bool consecutive;            // both blocks have consecutive positions
   BiasPath bias_path;          // set where the bias depends on distances
+  bool keys_precede_queries;   // set where there is a running sum: all keys come before the first query
+  bool content_is_finite;      // set where there are vectors that are multiplied by queries
   i64 visible_index = 0;       // where P is saved: which of the visible blocks of keys this is
   i64 max_visible_blocks = 0;  // where P is saved: the largest number of them that any block of queries has
   i64 first_touched_segment, last_touched_segment;
@@ -65,7 +86,9 @@ struct Worker {
 
   explicit Worker(const Plan& plan)
       : plan(plan), call(*plan.call), width(round_up(plan.call->dim, N)), vectors(width / N),
-        group(plan.call->heads / plan.call->kv_heads), query_offset(plan.call->keys - plan.call->queries) {}
+        group(plan.call->heads / plan.call->kv_heads), query_offset(plan.call->keys - plan.call->queries),
+        key_vectors{&call.key_vectors, round_up(call.key_vectors.dim, N), scratch.key_vectors},
+        value_vectors{&call.value_vectors, width, scratch.value_vectors} {}
   ~Worker() {
     if (thread_memory.size > LENGTHWISE_KEEP_BYTES) thread_memory.release();
   }
@@ -74,7 +97,7 @@ struct Worker {
   void select_unit();
 
   bool has_distance_bias() const { return call.table || call.slope; }
-  bool has_bias() const { return has_distance_bias() || call.rows; }
+  bool has_bias() const { return has_distance_bias() || call.prefix_sum; }
   // The logit of the head's sink in units of log 2; -infinity where there is none, or where another unit counts it.
   T sink_logit(i64 h) const {
     const bool counted = call.sink && !(plan.split_keys && unit % plan.splits);
@@ -155,6 +178,8 @@ struct Worker {
   i64 query_scale_index(i64 i) const { return (call.query_scale_batch > 1 ? b : 0) * call.queries + i; }
   const int32_t* segment_starts(i64 i) const { return plan.segment_starts + query_scale_index(i) * (call.segments - 1); }
   i64 find_segment(double x) const;
+  void find_segments(const double* feature, double scale, i64 count, int32_t* s) const;
+  void find_evenly_spaced_segments(const double* feature, double scale, i64 count, int32_t* s) const;
   i64 find_segment_from(i64 distance, i64 s, const int32_t* starts) const;
   i64 first_segment(i64 r, i64 furthest, const int32_t* starts);
   i64 segment_of_pair(i64 i, i64 feature_index, i64 s) const;
@@ -165,12 +190,40 @@ struct Worker {
   void accumulate_segment_search(const BlockPair& pair, i64 r, const BiasGradients& grad);
   void accumulate_shared_scale(const BlockPair& pair, const BiasGradients& grad);
 
-  // ---- bias_rows.h
+  // ---- bias_cumulative.h
 
-  const T* rows_bias_row(const Block& q, const Block& k, i64 r, i64 visible);
-  T* grad_rows(i64 h, i64 i) const;
-  i64 rows_column(i64 i, i64 j) const;
-  void accumulate_grad_rows(const BlockPair& pair, i64 h) const;
+  const double* prefix_sum_of(i64 h) const;
+  void prepare_cumulative_bias(const Block& q, const Block& k);
+  T* cumulative_bias_row(const Block& q, const Block& k, i64 r, i64 visible);
+  void accumulate_cumulative(const BlockPair& pair, i64 h) const;
+
+  // ---- relative.h
+
+  struct SkewedTile {
+    i64 rows, diagonals;                // how many
+    i64 first_column, first_diagonal;  // where its first row begins
+  };
+  bool copy_vectors(Relative& relative, i64 h);
+  void select_relative_head(Relative& relative, i64 h);
+  void store_relative_gradient(const Relative& relative, void* sums, i64 h) const;
+  void prepare_relative(Relative& relative, const Block& q, const Block& k) const;
+  i64 vector_of_pair(const Relative& relative, i64 i, i64 j) const;
+  SkewedTile skewed_tile(const BlockPair& pair, const Relative& relative, i64 r) const;
+  struct EndSums {
+    T before, after;
+  };
+  EndSums sum_ends(const BlockPair& pair, const Relative& relative, const T* weight, i64 r) const;
+  static i64 column_of(const BlockPair& pair, i64 diagonal, i64 r);
+  T end_product(const Relative& relative, i64 vector, const T* row) const;
+  void add_products_per_pair(const BlockPair& pair, const Relative& relative, const T* a, T* to, i64 stride) const;
+  void add_relative_products(const BlockPair& pair, const Relative& relative, const T* a, T* to, i64 stride) const;
+  const T* visible_weights(const BlockPair& pair, const T* P, i64 stride) const;
+  void accumulate_relative_rows(const BlockPair& pair, const Relative& relative, const T* weight, T* to);
+  void accumulate_relative_gradient(const BlockPair& pair, const Relative& relative, const T* weight, const T* x,
+                                    bool finite) const;
+  i64 content_row(i64 h, i64 i) const;
+  bool load_content(i64 h, const Block& block) const;
+  void store_content_gradient(i64 h, const Block& block) const;
 
   // ---- softmax.h
 
@@ -186,13 +239,15 @@ struct Worker {
   void save_P(const BlockPair& pair);
   void compute_delta(i64 h, i64 rows);
   void compute_dS_from_saved(const BlockPair& pair);
-  T* saved_P() const { return scratch.saved_P + visible_index * BLOCK_Q * SAVED_ROW; }
-  T* saved_dP() const { return scratch.saved_dP + visible_index * BLOCK_Q * SAVED_ROW; }
+  T* saved_P() const { return scratch.saved_P + N + visible_index * BLOCK_Q * SAVED_ROW; }
+  T* saved_dP() const { return scratch.saved_dP + N + visible_index * BLOCK_Q * SAVED_ROW; }
 
   // ---- forward.h
 
   void forward();
+  void select_head_and_vectors(i64 h);
   void start_rows(i64 h, i64 rows);
+  void compute_logits(const BlockPair& pair, const T* panel, T* to, i64 stride);
   void finish_row(i64 h, i64 i, i64 r);
 
   // ---- statistics.h

@@ -135,7 +135,7 @@ def backward(
             x.zero_()
         return gradients
     call = Call(q, k, v, arguments)
-    dq, dk, dv, *_, dquery_scale, drows, dsink = gradients
+    dq, dk, dv, *_, dquery_scale, drows, dsink, _, _ = gradients
     case, rows = call.case, arguments.rows.table
     needs = NeedsGrad(
         needs.table and case.biases.table is not None,

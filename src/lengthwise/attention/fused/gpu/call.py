@@ -34,7 +34,7 @@ class Call:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        biases, rows, geometry, scale, _, self.sink = arguments
+        biases, rows, geometry, scale, _, self.sink, *_ = arguments
         if biases.segments is not None:
             biases = biases._replace(segments=Segments(*(x.float() for x in biases.segments)))
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
