@@ -72,7 +72,9 @@ class Fused(Backend):
         for term in modifiers.terms:
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
-            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)) or (on_gpu and isinstance(term, forms.CumulativeBias)):
+            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)) or (
+                on_gpu and isinstance(term, forms.CumulativeBias)
+            ):
                 return f"it has no kernel for {type(term).__name__}" + " on a GPU" * on_gpu
             if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
