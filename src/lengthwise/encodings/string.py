@@ -8,7 +8,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.distance_map import DistanceMap, distance, require_within
 from lengthwise.encodings.rope import RoPEArguments
-from lengthwise.values import shown
+from lengthwise.values import require_integer, shown
 
 
 class STRING(DistanceMap):
@@ -45,8 +45,9 @@ class STRING(DistanceMap):
         shift = max(1, train_length * 33 // 100) if shift is None else shift
         require_within("STRING", train_length, shift=shift)
         local = min(128, shift // 2) if local is None else local
-        if type(local) is not int or not 0 <= local <= shift:
-            raise ConfigError(f"STRING: local must be a whole number from 0 to shift, {shift}, got {shown(local)}")
+        require_integer("STRING", 0, local=local)
+        if local > shift:
+            raise ConfigError(f"STRING: local must be at most shift, {shift}, got {shown(local)}")
         self.shift, self.local = shift, local
 
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
