@@ -46,7 +46,7 @@ def test_an_unknown_metric_has_only_its_name_and_direction() -> None:
         ({"name": " "}, "Metric.name must not be empty"),
         ({"better": "more"}, "Metric.better must be one of 'higher', 'lower', got 'more'"),
         ({"low": "0"}, "Metric.low must be float or None, got '0' (str)"),
-        ({"share": 1}, "Metric.share must be bool, got 1 (int)"),
+        ({"share": 1}, "Metric.share must be true or false, got 1 (int)"),
         ({"low": 1.0, "high": 1.0}, "Metric.low must be below Metric.high, got 1.0 and 1.0"),
         ({"share": True, "low": 0.0}, "a share of correct answers always lies between 0 and 1"),
     ],

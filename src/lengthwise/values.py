@@ -247,6 +247,8 @@ def _type_name(kind: Any) -> str:
         return f"tuple of {parts[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(parts)})"
     if origin is dict:
         return f"dict of {_type_name(args[1])}"
+    if kind is bool:
+        return "true or false"
     return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 

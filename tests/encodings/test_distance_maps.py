@@ -80,7 +80,8 @@ def test_steps_over_packed_documents_equal_one_pass(make: type[DistanceMap]) -> 
         ("selfextend:window=0", "SelfExtend: window must be a whole number of at least 1, got 0"),
         ("rerope:factor=0.5", "ReRoPE: factor .* must be at least 1, got 0.5"),
         ("dca:chunk=8,window=8", "DCA: window must be smaller than chunk.*, got 8 and 8"),
-        ("string:shift=4,local=5", "STRING: local must be a whole number from 0 to shift, 4, got 5"),
+        ("string:shift=4,local=5", "STRING: local must be at most shift, 4, got 5"),
+        ("string:local=-1", "STRING: local must be a whole number of at least 0, got -1"),
     ],
 )
 def test_settings_that_no_model_can_have(text: str, words: str) -> None:

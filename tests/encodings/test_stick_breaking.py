@@ -7,7 +7,7 @@ from torch import Tensor
 from lengthwise import attend
 from lengthwise.attention import Bins, TokenInfo, statistics
 from lengthwise.config import ConfigError
-from lengthwise.encodings import Combined, NoPE, Sinks, StickBreaking
+from lengthwise.encodings import ENCODINGS, Combined, NoPE, Sinks, StickBreaking
 
 
 def numbers(seed: int, *shape: int) -> Tensor:
@@ -45,8 +45,18 @@ def test_statistics_count_the_weights_as_they_are() -> None:
 
 
 def test_a_sink_is_refused() -> None:
+    words = "StickBreaking has no softmax, to which a sink could be added; omit"
+    with pytest.raises(ConfigError, match=f"{words} sinks=True"):  # before a run starts
+        ENCODINGS.parse("stickbreaking(window=8,sinks=true)")
+    with pytest.raises(ConfigError, match=f"{words} the sinks"):
+        Combined(encoding=StickBreaking(), sinks=Sinks(num_heads=1))
+
+
+def test_an_encoding_that_does_not_declare_that_it_has_no_softmax_is_refused_with_a_sink() -> None:
+    class Undeclared(StickBreaking):
+        has_softmax = True
+
     q = torch.zeros(1, 1, 4, 8)
-    both = Combined(encoding=StickBreaking(), sinks=Sinks(num_heads=1))
     with pytest.raises(ConfigError, match="has no softmax, to which a sink could be added; omit the sinks"):
-        attend(q, q, q, both)
+        attend(q, q, q, Combined(encoding=Undeclared(), sinks=Sinks(num_heads=1)))
     attend(q, q, q, Combined(encoding=NoPE(), sinks=Sinks(num_heads=1)))

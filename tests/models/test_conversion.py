@@ -318,7 +318,7 @@ def test_the_trained_length() -> None:
         ({"full_attention": {"rope_type": "default"}, "sliding_attention": None}, "full_attention, sliding_attention"),
         ({"rope_type": "linear", "factor": 0.5}, "factor"),
         ({"rope_type": "linear", "factor": None}, "'linear' needs factor, and rope_parameters has: rope_type$"),
-        ({"rope_type": "yarn", "factor": 2.0, "truncate": 1}, "truncate must be bool.* got 1"),
+        ({"rope_type": "yarn", "factor": 2.0, "truncate": 1}, "truncate must be true or false.* got 1"),
         ({"rope_type": ["yarn"]}, "no counterpart of rope_type .'yarn'."),
         ({3: 4}, "no counterpart of 3"),
         ({"rope_theta": "1e4"}, "rope_theta must be a finite number .*got '1e4'"),

@@ -85,13 +85,27 @@ REFUSED = [
     ("rope(window=1.5)", "RoPE.window must be"),
     ("rope(window=9999999999)", "window must be at most 2,147,483,648, got 9999999999; omit it to see all keys"),
     ("rope(windw=5)", "RoPE has no setting.* 'windw'.*window"),
-    ("rope(temperature=hot)", "there is no encoding 'hot'"),
+    ("rope(temperature=hot)", "RoPE.temperature must be a temperature, got 'hot'; available: LogN, SSMax, Llama4,"),
+    ("rope(temperature=ssmx)", "got 'ssmx'; did you mean 'SSMax'.; available"),
+    ("rope(temperature=)", "RoPE.temperature must be a temperature, got ''; available: LogN"),
+    ("rope(temperature=ssmax*2)", r"RoPE.temperature must be a temperature, got 'ssmax\*2'"),
+    ("rope(temperature=ssmax+logn)", r"RoPE.temperature must be a temperature, got 'ssmax\+logn'"),
     ("rope(temperature=alibi)", "RoPE.temperature must be a temperature, got ALiBi; available: LogN, SSMax, Llama4,"),
     ("rope(temperature=ssmax(window=3))", r"must be a temperature, got SSMax\(window=3\)"),
     ("logn(temperature=ssmax)", "LogN is a temperature itself, so it cannot have the temperature SSMax"),
     ("sinks(sinks=true)", "Sinks has sinks already; omit sinks=True"),
-    ("rope(sinks=3)", "sinks must be"),
+    ("rope(sinks=3)", "RoPE.sinks must be true or false, got 3"),
     ("rope(window=4,window=5)", "sets RoPE.window twice"),
+    ("rope(window=4)*3+nope(temperature=ssmax", "a parenthesis is not closed; write it like rope"),
+    ("rope(window=4))*3+nope", "a parenthesis is closed that was not opened; write it like rope"),
+    (")rope(", "a parenthesis is closed that was not opened"),
+    ("rope(window=4)3+nope", r"'rope\(window=4\)3' is no encoding; write the name, then settings in parentheses, then"),
+    ("rope(window=4)*+nope", r"then \* and a number of layers, as in rope\(window=512\)\*3"),
+    ("rope(window=4)*-1", "is no encoding; write the name, then settings"),
+    ("rope*1.5+nope", "is no encoding; write the name, then settings"),
+    ("rope(window=4)**3", "is no encoding; write the name, then settings"),
+    ("rope[window=4]", "is no encoding; write the name, then settings"),
+    ("rope(temperature=ssmax)(window=3)", "is no encoding; write the name, then settings"),
 ]
 
 
@@ -186,7 +200,7 @@ def test_every_encoding_decodes_in_a_window(make):
 @torch.no_grad()
 def test_every_encoding_decodes_exactly_with_all_of_them(make):
     """Also if the documents of a row alternate, so that fewer of the last keys are of a token's own."""
-    settings = {"window": 4, "sinks": make is not Sinks}
+    settings = {"window": 4, "sinks": make is not Sinks and make.has_softmax}
     temperature = None if make.is_temperature else choose(SSMax)
     net, ids = model(choose(make, **settings, temperature=temperature), layers=3), tokens(2, 30)
     padded = torch.tensor([[0] * 13 + [1] * 17, [-1] * 20 + [4] * 10])

@@ -9,8 +9,17 @@ from typing import Any, ClassVar
 
 from lengthwise.class_versions import class_version, require_attributes, require_complete, source_location
 from lengthwise.config.class_settings import annotation, from_context, settings_of, shown_settings
-from lengthwise.config.layers import LAYER_TYPES, LayerSettings, split_at_commas, split_layers, with_colon
-from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known
+from lengthwise.config.layers import (
+    LAYER_TYPES,
+    LayerSettings,
+    is_temperature,
+    require_closed_parentheses,
+    require_combination,
+    split_at_commas,
+    split_layers,
+    with_colon,
+)
+from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known, unlisted
 
 
 class UnknownName(ConfigError):
@@ -150,31 +159,19 @@ def _in_layer(choice: Choice, **settings: Any) -> Choice:
     """Return the choice with the settings of its layer, after checking them."""
     if not settings:
         return choice
-    layer = LayerSettings(**settings)
+    layer, registry = LayerSettings(**settings), Registry.known[choice.kind]
     layer.require(choice.name)
-    temperature = layer.temperature
-    if isinstance(temperature, str):
-        temperature = Registry.known[choice.kind].parse(temperature)
-    if temperature is not None:
-        require_choice(f"{choice.name}.temperature", temperature)
-        if (
-            not getattr(temperature.cls, "is_temperature", False)
-            or temperature.remaining_layers
-            or temperature.layer.given
-        ):
-            known = ", ".join(
-                make.__name__ for make in Registry.known[choice.kind] if getattr(make, "is_temperature", False)
-            )
-            raise ConfigError(
-                f"{choice.name}.temperature must be a temperature, got {temperature.label}; available: {known}"
-            )
-        if getattr(choice.cls, "is_temperature", False):
-            raise ConfigError(
-                f"{choice.name} is a temperature itself, so it cannot have the temperature {temperature.label}"
-            )
-    if layer.sinks and choice.name == "Sinks":
-        raise ConfigError("Sinks has sinks already; omit sinks=True")
-    return replace(choice, layer=replace(layer, temperature=temperature))
+    temperatures = [make.__name__ for make in registry if is_temperature(make)]
+    if isinstance(layer.temperature, str):
+        try:
+            layer = replace(layer, temperature=registry.parse_layer(layer.temperature))
+        except UnknownName:
+            got = unlisted(layer.temperature, temperatures)
+            raise ConfigError(f"{choice.name}.temperature must be a temperature, got {got}") from None
+    if layer.temperature is not None:
+        require_choice(f"{choice.name}.temperature", layer.temperature)
+    require_combination(choice.cls, layer, temperatures)
+    return replace(choice, layer=layer)
 
 
 def _require_settings(make: type, names: Iterable[str]) -> None:
@@ -351,6 +348,11 @@ class Registry:
         for broken, reason in self.broken.items():
             if folded(broken) == folded(name):
                 raise ConfigError(reason)
+        if self.kind == "encoding" and re.search(r"[()\[\]{}*]", name):
+            raise UnknownName(
+                f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of layers, as in "
+                "rope(window=512)*3"
+            )
         own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
         hint = near_miss(name, names) or own
         raise UnknownName(f"there is no {self.kind} {name!r}{hint}; available: {', '.join(names)}")
@@ -361,6 +363,8 @@ class Registry:
         For encodings, the text may also be a pattern over layers, `rope(window=512)*3+nope(temperature=ssmax)`. Raise
         `ConfigError` for unknown names and for repeated settings.
         """
+        if self.kind == "encoding":
+            require_closed_parentheses(text)
         parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
         matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
         if len(parts) > 1 or matches[0]:
@@ -369,11 +373,12 @@ class Registry:
             counts = [int(m[2][:9]) if m else 1 for m in matches]
             if sum(counts) > 1000 or not all(counts):
                 raise ConfigError(f"{text!r}: a pattern must have at most 1,000 layers, and each encoding at least 1")
-            choices = [self._parse_single(m[1] if m else p) for p, m in zip(parts, matches, strict=True)]
+            choices = [self.parse_layer(m[1] if m else p) for p, m in zip(parts, matches, strict=True)]
             return alternate(*(choice for choice, count in zip(choices, counts, strict=True) for _ in range(count)))
-        return self._parse_single(text)
+        return self.parse_layer(text)
 
-    def _parse_single(self, text: str) -> Choice:
+    def parse_layer(self, text: str) -> Choice:
+        """Return the choice for a text that is no pattern."""
         name, _, rest = (with_colon(text) if self.kind == "encoding" else text).partition(":")
         make = self.find(name)
         settings: dict[str, Any] = {}

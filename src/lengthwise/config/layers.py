@@ -55,6 +55,30 @@ LAYER_TYPES: dict[str, tuple[Any, Any]] = {
 """The type of each layer setting on the command line, and its default."""
 
 
+def is_temperature(make: type) -> bool:
+    """Return whether a class may be the temperature of another encoding."""
+    return bool(getattr(make, "is_temperature", False))
+
+
+def require_combination(make: type, layer: LayerSettings, temperatures: list[str]) -> None:
+    """Raise `ConfigError` unless the class of an encoding can have the temperature and the sinks of its layer.
+
+    `temperatures`: the names of all temperatures, for the message.
+    """
+    name, temperature = make.__name__, layer.temperature
+    if temperature is not None:
+        if not is_temperature(temperature.cls) or temperature.remaining_layers or temperature.layer.given:
+            raise ConfigError(
+                f"{name}.temperature must be a temperature, got {temperature.label}; available: {', '.join(temperatures)}"
+            )
+        if is_temperature(make):
+            raise ConfigError(f"{name} is a temperature itself, so it cannot have the temperature {temperature.label}")
+    if layer.sinks and name == "Sinks":
+        raise ConfigError("Sinks has sinks already; omit sinks=True")
+    if layer.sinks and not getattr(make, "has_softmax", True):
+        raise ConfigError(f"{name} has no softmax, to which a sink could be added; omit sinks=True")
+
+
 def with_colon(text: str) -> str:
     """Return an encoding with its settings in the form with a colon.
 
@@ -62,12 +86,35 @@ def with_colon(text: str) -> str:
     ('rope:window=512', 'rope:window=512')
     """
     match = re.fullmatch(r"\s*([^:(]+?)\s*\((.*)\)\s*", text, re.DOTALL)
-    return f"{match[1]}:{match[2]}" if match else text
+    return f"{match[1]}:{match[2]}" if match and not _unclosed(match[2]) else text
+
+
+def require_closed_parentheses(text: str) -> None:
+    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not opened."""
+    if depth := _unclosed(text):
+        problem = "is not closed" if depth > 0 else "is closed that was not opened"
+        raise ConfigError(
+            f"{text!r}: a parenthesis {problem}; write it like rope(window=512)*3+nope(temperature=ssmax)"
+        )
+
+
+def _unclosed(text: str) -> int:
+    """Return the number of parentheses that are not closed, or -1 if one is closed before it is opened."""
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            break
+    return depth
 
 
 def split_layers(text: str) -> list[str]:
-    """Return the parts of a pattern over layers. A plus before a digit belongs to a number (1e+6)."""
-    return re.split(r"\+(?![\d.])", text)
+    """Split the text of a pattern over layers. A plus before a digit belongs to a number (1e+6).
+
+    >>> split_layers("rope:base=1e+6*3+nope(temperature=ssmax)")
+    ['rope:base=1e+6*3', 'nope(temperature=ssmax)']
+    """
+    return _split_outside_brackets(text, r"\+(?![\d.])")
 
 
 def split_at_commas(text: str) -> list[str]:
@@ -76,10 +123,16 @@ def split_at_commas(text: str) -> list[str]:
     >>> split_at_commas("a=[1,2],b(c=1,d(e=2)),f")
     ['a=[1,2]', 'b(c=1,d(e=2))', 'f']
     """
+    return _split_outside_brackets(text, ",")
+
+
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split at the matches of a regular expression, except inside brackets and parentheses."""
+    separators = {match.start() for match in re.finditer(separator, text)}
     parts, depth = [""], 0
-    for character in text:
+    for index, character in enumerate(text):
         depth += (character in "[(") - (character in "])" and depth > 0)
-        if character == "," and not depth:
+        if index in separators and not depth:
             parts.append("")
         else:
             parts[-1] += character

@@ -42,6 +42,7 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     # others.
     content_is_local: ClassVar[bool] = False
     is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
+    has_softmax: ClassVar[bool] = True  # False: its logit transform returns the weights, so there can be no sink
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 

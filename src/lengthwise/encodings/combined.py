@@ -44,9 +44,14 @@ class Combined(PositionEncoding):
                 raise ConfigError(
                     f"Combined: {type(encoding).__name__} cannot be given another {kind.__name__.lower()}"
                 )
+        if sinks is not None and not encoding.has_softmax:
+            raise ConfigError(
+                f"Combined: {type(encoding).__name__} has no softmax, to which a sink could be added; omit the sinks"
+            )
         self.parts = nn.ModuleList(parts)
         self.shift_invariant = all(part.shift_invariant for part in parts)  # type: ignore[misc]
         self.content_is_local = encoding.content_is_local  # type: ignore[misc]
+        self.has_softmax = encoding.has_softmax  # type: ignore[misc]
         self.max_length = encoding.max_length
 
     @property

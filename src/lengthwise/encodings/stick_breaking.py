@@ -1,5 +1,7 @@
 """Stick-breaking attention: each key, from the nearest on, takes a share of what nearer keys have left."""
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -30,6 +32,8 @@ class StickBreaking(PositionEncoding):
     >>> stick.log_weights(torch.zeros(1, 1, 4, 4), q, visible, 1.0).exp()[0, 0, 3]       # the rest is 1/8
     tensor([0.1250, 0.2500, 0.5000, 0.0000])
     """
+
+    has_softmax: ClassVar[bool] = False
 
     def __init__(self, *, current: bool = False):
         super().__init__()

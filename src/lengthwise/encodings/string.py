@@ -8,7 +8,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.distance_map import DistanceMap, distance, require_within
 from lengthwise.encodings.rope import RoPEArguments
-from lengthwise.values import shown
+from lengthwise.values import require_integer, shown
 
 
 class STRING(DistanceMap):
@@ -23,7 +23,8 @@ class STRING(DistanceMap):
 
     Source: An et al. 2024, "Why Does the Effective Context Length of LLMs Fall Short?".
     Code: HKUNLP/STRING, string_for_llama.py (`shifted_offset` and `small_local_value`).
-    Differs: the code adds up two softmaxes that both contain the key at distance S, so this key counts twice there.
+    Differs: the code adds up two softmaxes that both contain the key at distance S, so this key counts twice there. It
+    also multiplies q and k by 0.1 ln 2 + 1, at any length; here there is no factor.
 
     >>> string = STRING(head_dim=2, train_length=12, shift=4, local=2)
     >>> i, j = torch.tensor([[11]]), torch.tensor([[8, 7, 6, 0]])         # distances 3, 4, 5 and 11
@@ -46,8 +47,9 @@ class STRING(DistanceMap):
         shift = max(1, train_length * 33 // 100) if shift is None else shift
         require_within("STRING", train_length, shift=shift)
         local = min(128, shift // 2) if local is None else local
-        if type(local) is not int or not 0 <= local <= shift:
-            raise ConfigError(f"STRING: local must be a whole number from 0 to shift, {shift}, got {shown(local)}")
+        require_integer("STRING", 0, local=local)
+        if local > shift:
+            raise ConfigError(f"STRING: local must be at most shift, {shift}, got {shown(local)}")
         self.shift, self.local = shift, local
 
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
