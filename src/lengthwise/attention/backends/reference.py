@@ -249,7 +249,8 @@ def distance_rates(
     def rates(x: Tensor, vector: Tensor | None) -> Tensor:
         if vector is None:
             return x.new_zeros(1, 1, x.shape[2])
-        return softplus(torch.einsum("bhtd,hd->bht", x, vector.to(x.dtype))) * term.slope.to(x.dtype)[:, None]
+        # A sum of products, because in compiled graphs einsum makes views that the strides of q do not allow.
+        return softplus((x * vector.to(x.dtype)[:, None]).sum(-1)) * term.slope.to(x.dtype)[:, None]
 
     return rates(q, term.query_vector), rates(k, term.key_vector)
 
