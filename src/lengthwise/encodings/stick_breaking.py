@@ -31,6 +31,8 @@ class StickBreaking(PositionEncoding):
     tensor([0.1250, 0.2500, 0.5000, 0.0000])
     """
 
+    num_axes = None
+
     def __init__(self, *, current: bool = False):
         super().__init__()
         self.current = current
