@@ -11,6 +11,7 @@ from lengthwise.config import Choice, Registry
 from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
 from lengthwise.positions.digits import Digits
+from lengthwise.positions.multimodal import following_positions, multimodal_positions
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
@@ -37,5 +38,7 @@ __all__ = [
     "Shift",
     "Skip",
     "consecutive",
+    "following_positions",
+    "multimodal_positions",
     "position_scheme_for",
 ]
