@@ -3,7 +3,7 @@
 Axis letters in the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n` distances, `d` head dim, `c` model width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Int
@@ -22,7 +22,8 @@ class Span:
     tensor. They differ because packed documents restart positions and position schemes may leave gaps. With a KV cache
     there are fewer queries than keys. The batch axis is 1 if every row of the batch has the same positions.
 
-    `q`, `k`: the positions of queries and keys.
+    `q`, `k`: the positions of queries and keys. For positions with several axes, the highest of a token's axes. So the length,
+    and the position of a token that follows without positions of its own, are those of Qwen2-VL.
     `length`: every position is below it. It is the only length that an encoding may read. It is a plain int, so reading it
     does not wait for the device.
     `consecutive`: whether keys are known to have positions 0 ... length-1, with the queries as the last of them. It is set by
@@ -31,6 +32,8 @@ class Span:
     distances needs.
     `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for encodings
     that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
+    `axes_q`, `axes_k`: positions with several axes, for example time, row and column. None: every axis of a token is its position
+    ID, as for text. Only encodings with several axes read them; `modifiers_of` raises for any other.
     """
 
     q: Int[Tensor, "b i"]
@@ -40,6 +43,8 @@ class Span:
     length_q: Int[Tensor, "_ i"] | None = None
     length_k: Int[Tensor, "_ j"] | None = None
     first: int = 0
+    axes_q: Int[Tensor, "_ i axes"] | None = None
+    axes_k: Int[Tensor, "_ j axes"] | None = None
 
     def __post_init__(self) -> None:
         for name, positions in (("q", self.q), ("k", self.k)):
@@ -59,6 +64,20 @@ class Span:
         """Return the span of keys at positions 0 ... keys-1, whose last `queries` tokens are the queries (default: all)."""
         k = torch.arange(keys, device=device)[None]
         return cls(k[:, keys - (keys if queries is None else queries) :], k, keys, consecutive=True)
+
+    @property
+    def num_axes(self) -> int:
+        """How many axes the positions have."""
+        return 1 if self.axes_k is None else self.axes_k.shape[-1]
+
+    def select(self, queries: slice, keys: slice) -> "Span":
+        """Return the span of some of the queries and keys."""
+        axes_q = None if self.axes_q is None else self.axes_q[:, queries]
+        axes_k = None if self.axes_k is None else self.axes_k[:, keys]
+        length_q = None if self.length_q is None else self.length_q[:, queries]
+        length_k = None if self.length_k is None else self.length_k[:, keys]
+        selected = replace(self, q=self.q[:, queries], k=self.k[:, keys], axes_q=axes_q, axes_k=axes_k)
+        return replace(selected, consecutive=False, length_q=length_q, length_k=length_k)
 
     def distance(self) -> Int[Tensor, "b i j"]:
         """Return query position - key position for every pair; it is at least 0 when the query looks back."""
@@ -81,7 +100,7 @@ def document_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b 
     return torch.zeros_like(positions).scatter_reduce_(1, number, positions + 1, "amax").gather(1, number)
 
 
-def lowest_and_highest(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
+def lowest_and_highest(positions: Int[Tensor, "b t *axes"]) -> tuple[int, int]:
     """Return the lowest and the highest position. This waits for the device once.
 
     Raise `ConfigError` for positions below 0 or from 2^53 on.
@@ -117,6 +136,31 @@ def token_integers(name: str, value: object, rows: int, tokens: int) -> Int[Tens
             f"{name} must have the shape [{rows} or 1, {tokens}], one per token, got {tuple(integers.shape)}"
         )
     return integers.long()
+
+
+def all_axes(positions: Int[Tensor, "b t"], axes: int) -> Int[Tensor, "b t axes"]:
+    """Return positions in which every axis of a token is its position ID."""
+    return positions[..., None].expand(-1, -1, axes)
+
+
+def token_positions(
+    name: str, value: object, rows: int, tokens: int
+) -> tuple[Int[Tensor, "#b t"] | None, Int[Tensor, "#b t axes"] | None]:
+    """Return positions [rows or 1, tokens] or [rows or 1, tokens, axes] as int64: one number for each token, and its axes.
+
+    With axes, the number is the highest of them. A single axis is the same as none. None stays None. Raise `ConfigError` for
+    other shapes.
+    """
+    if not isinstance(value, Tensor) or value.ndim != 3:
+        return token_integers(name, value, rows, tokens), None
+    axes = _require_integers(name, value).long()
+    if axes.shape[1] != tokens or axes.shape[0] not in (1, rows) or not axes.shape[2]:
+        raise ConfigError(
+            f"{name} must have the shape [{rows} or 1, {tokens}] or [{rows} or 1, {tokens}, axes], got {tuple(axes.shape)}"
+        )
+    if axes.shape[2] == 1:
+        return axes[..., 0], None
+    return axes.amax(-1), axes
 
 
 def _require_integers(name: str, value: object) -> Tensor:

@@ -264,7 +264,7 @@ class FloatLogN(RoPE):
         return replace(super().modifiers(span), gain=LogN(train_length=cases.TRAIN_LENGTH).modifiers(span).gain)
 
     def _angles_and_gain(self, positions, own, length):
-        return positions[:, None, :, None].float() * self.frequencies(torch.tensor(1)).float(), None
+        return positions[:, None].float() * self.frequencies(torch.tensor(1)).float(), None
 
 
 class Bent(DynamicNTK):
@@ -272,7 +272,7 @@ class Bent(DynamicNTK):
 
     def _angles_and_gain(self, positions, own, length):
         angle, gain = super()._angles_and_gain(positions, own, length)
-        return angle + 1e-3 * positions[:, None, :, None].double() ** 1.5, gain
+        return angle + 1e-3 * positions[:, None].double() ** 1.5, gain
 
 
 class OfTheLongest(DynamicNTK):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.config import ConfigError
+from lengthwise.span import all_axes
 
 
 def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows: int) -> None:
@@ -55,6 +56,7 @@ class KVCache:
         self._stored = {name: [0] * num_layers for name in ("_keys", "_values", "_features")}
         self.inputs: Tensor | None = None
         self.positions: Int[Tensor, "b j"] | None = None
+        self.axes: Int[Tensor, "b j axes"] | None = None  # of positions with several axes
         self.documents: Int[Tensor, "b j"] | None = None
         self.length = 0  # tokens stored
         self.first, self.highest = 0, -1  # lowest and highest position stored
@@ -73,7 +75,7 @@ class KVCache:
 
     def state(self) -> dict[str, Any]:
         """Return the state of the cache, for `restore` after a forward pass that failed."""
-        names = ("length", "positions", "documents", "inputs", "first", "highest", "consecutive", "restarts")
+        names = ("length", "positions", "axes", "documents", "inputs", "first", "highest", "consecutive", "restarts")
         state = {name: getattr(self, name) for name in names}
         state |= {name: list(getattr(self, name)) for name in self._stored}
         return state | {"_stored": {name: list(counts) for name, counts in self._stored.items()}}
@@ -87,13 +89,18 @@ class KVCache:
         positions: Int[Tensor, "b t"],
         documents: Int[Tensor, "b t"] | None,
         *,
+        axes: Int[Tensor, "b t axes"] | None = None,
         first: int,
         highest: int,
         consecutive: bool,
     ) -> None:
-        """Add the positions and documents of one forward pass, before its layers call `update`."""
+        """Add the positions and documents of one forward pass, before its layers call `update`.
+
+        Tokens without axes get their position on every axis, if other tokens have axes.
+        """
         if self.length and (self.documents is None) != (documents is None):
             raise ConfigError("documents must be passed at every step of a cache or at none")
+        self.axes = _append_axes(self.axes, self.positions, axes, positions)
         self.positions = _append_tokens(self.positions, positions)
         if documents is not None:
             self.documents = _append_tokens(self.documents, documents)
@@ -135,7 +142,7 @@ class KVCache:
         """Keep the rows of the batch with these indices, in this order. A row may appear several times."""
         for layers in (self._keys, self._values, self._features):
             layers[:] = [select_rows(x, rows) for x in layers]
-        for name in ("inputs", "positions", "documents"):
+        for name in ("inputs", "positions", "axes", "documents"):
             setattr(self, name, select_rows(getattr(self, name), rows))
 
     def _store(self, name: str, layer: int, new: Tensor, window: int | None) -> Tensor:
@@ -153,13 +160,25 @@ class KVCache:
 
 
 def _append_tokens(old: Tensor | None, new: Tensor) -> Tensor:
-    """Concatenate [b|1, t] tensors along the tokens; the batch axis becomes the larger of the two."""
+    """Concatenate [b|1, t] or [b|1, t, axes] tensors along the tokens; the batch axis becomes the larger of the two."""
     if old is None:
         return new
-    if old.shape[0] != new.shape[0]:
-        rows = max(old.shape[0], new.shape[0])
-        old, new = old.expand(rows, -1), new.expand(rows, -1)
-    return torch.cat([old, new], 1)
+    rows = max(old.shape[0], new.shape[0])
+    return torch.cat([x.expand(rows, *x.shape[1:]) for x in (old, new)], 1)
+
+
+def _append_axes(
+    old: Tensor | None, old_positions: Tensor | None, new: Tensor | None, positions: Tensor
+) -> Tensor | None:
+    """Return the axes of all tokens, or None if no token has axes."""
+    some = old if new is None else new
+    if some is None:
+        return None
+    if old is not None and new is not None and old.shape[2] != new.shape[2]:
+        raise ConfigError(f"positions must have the {old.shape[2]} axes of the cached tokens, got {new.shape[2]}")
+    if old is None and old_positions is not None:
+        old = all_axes(old_positions, some.shape[2])
+    return _append_tokens(old, all_axes(positions, some.shape[2]) if new is None else new)
 
 
 def _in_window(buffer: Tensor | None, stored: int, new: Tensor, window: int) -> tuple[Tensor, int, Tensor]:

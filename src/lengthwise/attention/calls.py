@@ -18,7 +18,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers
+from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers, token_positions
 
 _COMMON_ARGUMENTS = ("q", "k", "encoding", "tokens", "causal", "window", "scale")
 
@@ -29,7 +29,8 @@ class TokenInfo:
 
     All three describe all j tokens, also if there are fewer queries, as in a decoding step.
 
-    - `positions` [b|1, j]: position IDs, whole numbers of at least 0. Default: 0, 1, 2, ... in each document.
+    - `positions` [b|1, j]: position IDs, whole numbers of at least 0. Default: 0, 1, 2, ... in each document. [b|1, j, axes] for
+      encodings with several axes, such as `MRoPE`, for which [b|1, j] means that all axes of a token are equal.
     - `documents` [b|1, j]: document IDs, any whole numbers. A token attends only to tokens of its own document; give padding a
       document of its own. Default: all tokens of a row are in one document.
     - `x` [b, j, c]: the input of the attention layer, from which q, k and v are computed. Only encodings that depend on content
@@ -41,7 +42,7 @@ class TokenInfo:
     >>> out = attend(q, k, v, encodings.RoPE(head_dim=64), tokens=packed)
     """
 
-    positions: Int[Tensor, "#b j"] | None = None
+    positions: Int[Tensor, "#b j *axes"] | None = None
     documents: Int[Tensor, "#b j"] | None = None
     x: Float[Tensor, "b j c"] | None = None
 
@@ -102,7 +103,8 @@ def statistics(
 ) -> Statistics:
     """Return statistics of the attention weights of `attend`, for each row of the batch and each head.
 
-    They are the mass by distance, the entropy, and the mass on the first and last keys; `Statistics` has the definitions.
+    They are the mass by distance, the entropy, and the mass on the first and last keys; `Statistics` has the definitions. Distances
+    of positions with several axes are those of the highest axis of each token.
     They also work at lengths where a matrix of queries and keys does not fit into memory. There are no gradients.
 
     The arguments before `queries` are those of `attend`. `queries` [b|1, i]: the queries to average over, for example all but
@@ -151,7 +153,7 @@ def _checked_call(
             f"encodings.RoPE(head_dim={q.shape[-1]})"
         )
     queries, keys, device = q.shape[2], k.shape[2], q.device
-    positions = token_integers("positions", tokens.positions, q.shape[0], keys)
+    positions, axes = token_positions("positions", tokens.positions, q.shape[0], keys)
     documents = token_integers("documents", tokens.documents, q.shape[0], keys)
     if encoding is not None and encoding.acts_on_embedding():
         raise ConfigError(
@@ -168,8 +170,9 @@ def _checked_call(
         length_q = None if length_k is None else length_k[:, keys - queries :]
         # Default positions are below the number of tokens, so a compiled graph need not read them.
         bounds_known = positions is None and torch.compiler.is_compiling()
-        first, last = (0, keys - 1) if bounds_known else lowest_and_highest(p)
-        span = Span(p[:, keys - queries :], p, last + 1, length_q=length_q, length_k=length_k, first=first)
+        first, last = (0, keys - 1) if bounds_known else lowest_and_highest(p if axes is None else axes)
+        axes_q = None if axes is None else axes[:, keys - queries :]
+        span = Span(p[:, keys - queries :], p, last + 1, False, length_q, length_k, first, axes_q, axes)
     mask = Mask(queries, keys, causal, documents, window)
     if encoding is None:
         modifiers = AttentionModifiers()

@@ -39,8 +39,9 @@ class EncodingCache:
     in every row, unlike any step.) All tokens have to be processed again when `effective_length` changes, as `Decoder` does.
 
     Forms are stored only if they are certain to be the same at the next step: without gradients, with fewer queries than keys
-    (a step, not a prompt), and with positions below twice the number of tokens. Encodings that depend on the current length,
-    biases for every pair, and logit transforms are computed at every call. So is everything in a graph of `torch.compile`.
+    (a step, not a prompt), with positions below twice the number of tokens, and with a single axis of positions. Encodings that
+    depend on the current length, biases for every pair, and logit transforms are computed at every call. So is everything in a
+    graph of `torch.compile`.
 
     On a CPU, parameters and buffers are compared with copies of their values. On a GPU that would wait for the device. There a
     tensor counts as unchanged if its address and the version that autograd counts are the same. This misses writes by torch's
@@ -85,6 +86,8 @@ class EncodingCache:
 
 def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or encoding.depends_on_length():
+        return False
+    if span.num_axes > 1:  # entries belong to positions whose axes are equal
         return False
     keys = span.k.shape[1]
     return span.q.shape[1] < keys and span.length <= 2 * keys and not is_in_torch_dispatch_mode()

@@ -40,7 +40,7 @@ def slice_modifiers(
             gain=_slice_gain(modifiers.gain, rows),
             product=_slice_product(modifiers.product, rows, keys),
         )
-        blocks.append((block_modifiers, Span(span.q[:, rows], span.k[:, keys], span.length, first=span.first)))
+        blocks.append((block_modifiers, span.select(rows, keys)))
     return blocks
 
 

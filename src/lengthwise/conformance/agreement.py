@@ -18,6 +18,7 @@ from lengthwise.conformance.cases import (
     EncodingCase,
     Layer,
     numbers,
+    on_axes,
     run,
     supported_positions,
     tokens,
@@ -129,7 +130,7 @@ def _output_and_gradients(
     x = numbers(11, scenario.batch, scenario.keys, layer.width).requires_grad_()
     out = layer(
         x,
-        positions=scenario.positions(scenario.keys) if scenario.positions else None,
+        positions=on_axes(encoding, scenario.positions(scenario.keys)) if scenario.positions else None,
         documents=scenario.documents(scenario.keys) if scenario.documents else None,
         queries=scenario.queries,
         causal=causal,
@@ -155,7 +156,8 @@ def _model_gradients(case: EncodingCase, backend: str, *, approximate: bool = Fa
 
 def _model_applies(case: EncodingCase, backend: str) -> None:
     """Compare the embeddings and each layer's attention in a model with the encoding applied by hand."""
-    ids, gap_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
+    ids, documents = tokens(6, 2, 9), packed((4,), (7,))(9)
+    gap_positions = gaps(4, 2, 1500)(9)
     for share in (True, False):
         model = case.decoder(backend, share=share)
         if backend != "reference":
@@ -167,7 +169,7 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
             module.register_forward_pre_hook(lambda _, arguments, inputs=inputs: inputs.append(arguments[0]))
         for name, arguments, positions in (
             ("", {}, torch.arange(9)[None]),
-            (", given positions", {"positions": gap_positions}, gap_positions),
+            (", given positions", {"positions": on_axes(encodings[0], gap_positions)}, gap_positions),
             (", packed documents", {"documents": documents}, consecutive(documents)),
         ):
             inputs.clear()

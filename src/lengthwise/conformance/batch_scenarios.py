@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers, supported_positions
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers, on_axes, supported_positions
 from lengthwise.encodings import PositionEncoding
 from lengthwise.span import Span
 
@@ -84,7 +84,8 @@ def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..
     ):
         ids = torch.tensor([positions])
         effects.append(encoding.embed(numbers(seed, 1, len(positions), HEADS * HEAD_DIM), ids))
-        span = Span(ids, ids, positions[-1] + 1)
+        axes = on_axes(encoding, ids) if (encoding.num_axes or 1) > 1 else None
+        span = Span(ids, ids, positions[-1] + 1, axes_q=axes, axes_k=axes)
         visible = torch.ones(1, len(positions), len(positions), dtype=torch.bool).tril()
         modifiers = modifiers_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM))
         q, k = (numbers(seed + n, 1, HEADS, len(positions), HEAD_DIM) for n in (1, 2))

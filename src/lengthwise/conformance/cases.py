@@ -240,6 +240,12 @@ def tokens(seed: int, *shape: int) -> Int[Tensor, "..."]:
     return torch.randint(VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 
+def on_axes(encoding: PositionEncoding, positions: Int[Tensor, "b t"]) -> Int[Tensor, "b t *axes"]:
+    """Return positions that differ between the axes of an encoding; `positions` itself if it has one axis."""
+    axes = encoding.num_axes or 1
+    return positions if axes == 1 else torch.stack([positions // (1 + axis) for axis in range(axes)], -1)
+
+
 def supported_positions(encoding: PositionEncoding, *positions: int) -> list[int]:
     """Return the positions that are below the encoding's `max_length`."""
     return [p for p in positions if encoding.max_length is None or p < encoding.max_length]

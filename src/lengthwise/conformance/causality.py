@@ -8,7 +8,7 @@ from torch import Tensor
 from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import difference
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, tokens
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, on_axes, tokens
 from lengthwise.encodings import PositionEncoding, RotaryEncoding
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
@@ -55,14 +55,25 @@ def shift_effects(case: EncodingCase, backend: str) -> Iterator[tuple[str, int, 
     """Yield (layer or model, shift, change of the output) for all shifts that the encoding supports."""
     layer, model = Layer(case.build(), backend), case.decoder(backend)
     ids = torch.randperm(31, generator=torch.Generator().manual_seed(53))[None, :COUNT]
-    x, limit = numbers(54, 1, COUNT, HEADS * HEAD_DIM), case.build().max_length
+    encoding = case.build()
+    x, limit = numbers(54, 1, COUNT, HEADS * HEAD_DIM), encoding.max_length
     with torch.no_grad():
         for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
-            for positions in (torch.arange(COUNT), torch.arange(COUNT) ** 2):
-                original: Tensor = run(inputs, positions=positions[None])
+            for row in (torch.arange(COUNT), torch.arange(COUNT) ** 2):
+                positions = on_axes(encoding, row[None])
+                original: Tensor = run(inputs, positions=positions)
                 for shift in SHIFTS:
                     if limit is None or int(positions.max()) + shift < limit:
-                        yield name, shift, difference(run(inputs, positions=positions[None] + shift), original)
+                        yield name, shift, difference(run(inputs, positions=positions + shift), original)
+                        if positions.ndim == 3:  # shift the last axis only
+                            one = torch.zeros(positions.shape[2], dtype=torch.long).index_fill(
+                                0, torch.tensor(-1), shift
+                            )
+                            yield (
+                                f"{name}, one axis",
+                                shift,
+                                difference(run(inputs, positions=positions + one), original),
+                            )
 
 
 def _rotates_by_distance(case: EncodingCase) -> None:

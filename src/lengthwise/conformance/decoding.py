@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention import KVCache
 from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import gaps, packed, padded, require_close
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, tokens
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, on_axes, tokens
 from lengthwise.models import Decoder
 
 LENGTH = 19  # more than the initial size of a cache
@@ -22,11 +22,16 @@ def decoding(case: EncodingCase, backend: str) -> str:
     model = case.decoder(backend)
     ids, short = tokens(3, 2, LENGTH), 9
     offset = torch.arange(short) + 300
+    gap_positions = torch.stack([offset * 2, offset**2 // 100])
     scenarios: list[tuple[str, int, dict[str, Tensor]]] = [("", LENGTH if case.is_default else 7, {})]
     if case.is_default:
         scenarios += [
             (", positions from 300", short, {"positions": offset[None]}),
-            (", gaps, different in each row", short, {"positions": torch.stack([offset * 2, offset**2 // 100])}),
+            (
+                ", gaps, different in each row",
+                short,
+                {"positions": on_axes(model.encoding_modules()[0], gap_positions)},
+            ),
             (", packed documents", short, {"documents": packed((3, 6), (7,))(short)}),
             (", left padding", short, {"documents": padded(0, 4)(short)}),
         ]
@@ -53,7 +58,7 @@ def _layer(case: EncodingCase, backend: str, length: int) -> None:
     x = numbers(31, 2, length, HEADS * HEAD_DIM)
     scenarios: list[tuple[str, dict[str, Tensor]]] = [
         ("", {}),
-        (", positions with gaps", {"positions": gaps(32, 2, 900)(length)}),
+        (", positions with gaps", {"positions": on_axes(layer.encoding, gaps(32, 2, 900)(length))}),
         (", packed documents", {"documents": packed((2, 5), (4,))(length)}),
     ]
     with torch.no_grad():
@@ -82,6 +87,8 @@ def _chunk_outputs(
 def _continues_after_positions(model: Decoder, ids: Tensor) -> None:
     """Require that tokens without positions continue after the highest position ID in the cache."""
     positions = torch.tensor([[300, 301, 302, 303, 304, 305, 100, 101, 306, 307, 308]])
+    if (positions := on_axes(model.encoding_modules()[0], positions)).ndim == 3:
+        positions[:, 8:] = positions[:, 8:, :1]  # the highest position of a row is that of any axis
     cache = KVCache(model.config.num_layers)
     full = model(ids[:, :11], positions=positions)
     model(ids[:, :6], positions=positions[:, :6], cache=cache)

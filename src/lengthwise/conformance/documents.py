@@ -8,7 +8,17 @@ from torch import Tensor
 from lengthwise.attention import KVCache
 from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import packed, padded, require_close
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, supported_positions, tokens
+from lengthwise.conformance.cases import (
+    HEAD_DIM,
+    HEADS,
+    EncodingCase,
+    Layer,
+    numbers,
+    on_axes,
+    supported_positions,
+    tokens,
+)
+from lengthwise.positions import consecutive
 
 
 @question(4, "packed", "Packed documents give the same outputs as each document alone")
@@ -28,6 +38,12 @@ def packs(case: EncodingCase, backend: str) -> str:
             for n, (start, end) in enumerate(ranges):
                 alone, part = run(inputs[:, start:end]), _tokens(together, start, end)
                 require_close(f"{name}: document {n} of {sizes[n]} tokens", part, alone)
+            positions = on_axes(layer.encoding, consecutive(documents))
+            if positions.ndim == 3:
+                on_several = run(inputs, documents=documents, positions=positions)
+                for start, end in ranges:
+                    alone = run(inputs[:, start:end], positions=positions[:, start:end])
+                    require_close(f"{name}: a document with several axes", _tokens(on_several, start, end), alone)
             # Document IDs only have to differ from each other; their values must not matter.
             if not torch.equal(run(inputs, documents=(7 - 3 * documents).expand(2, -1)), together):
                 raise Failure(f"{name}: other document IDs change the output")
@@ -62,7 +78,7 @@ def keeps_no_history(case: EncodingCase, backend: str) -> None:
     far = torch.tensor([supported_positions(case.build(), 0, 5, 100, 700, 3000)])
     with torch.no_grad():
         for name, run, fresh, inputs in (("layer", layer, layer_again, x), ("2-layer model", model, model_again, ids)):
-            positions = torch.arange(12) * torch.tensor([[1], [4], [2]])  # another row is longer
+            positions = on_axes(layer.encoding, torch.arange(12) * torch.tensor([[1], [4], [2]]))  # one row is longer
             batched = run(inputs, positions=positions)
             for row in range(3):
                 alone = run(inputs[row : row + 1], positions=positions[row : row + 1])

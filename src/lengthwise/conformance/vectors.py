@@ -159,7 +159,10 @@ _COMPARE = {"bias": _bias, "logits": _logits, "output": _output, "rotated": _rot
 
 
 def _span(case: dict[str, Any]) -> Span:
-    return Span(torch.tensor([case["query"]]), torch.tensor([case["key"]]), max(*case["query"], *case["key"]) + 1)
+    """Return the span of a case. A position is a number, or a list of numbers on several axes."""
+    q, k = torch.tensor([case["query"]]), torch.tensor([case["key"]])
+    length = int(max(q.max(), k.max())) + 1
+    return Span(q, k, length) if q.ndim == 2 else Span(q.amax(-1), k.amax(-1), length, axes_q=q, axes_k=k)
 
 
 def _mask(case: dict[str, Any]) -> Mask:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.config import Registry, near_miss
 from lengthwise.encodings.alibi import ALiBi
+from lengthwise.encodings.axial_rope import AxialRoPE
 from lengthwise.encodings.banded_bias import BandedBias
 from lengthwise.encodings.base import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.encodings.combined import Combined, combine
@@ -26,6 +27,7 @@ from lengthwise.encodings.learned import Learned
 from lengthwise.encodings.lerope import LeRoPE
 from lengthwise.encodings.llama3 import Llama3
 from lengthwise.encodings.longrope import LongRoPE
+from lengthwise.encodings.mrope import MRoPE
 from lengthwise.encodings.nope import NoPE
 from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.encodings.ntk_by_parts import NTKByParts
@@ -80,6 +82,8 @@ ENCODINGS = Registry(
         ReRoPE,
         DCA,
         STRING,
+        AxialRoPE,
+        MRoPE,
         LeRoPE,
         PoPE,
         RePo,
@@ -124,6 +128,7 @@ __all__ = [
     "STRING",
     "T5",
     "ALiBi",
+    "AxialRoPE",
     "BandedBias",
     "Beam",
     "CoPE",
@@ -143,6 +148,7 @@ __all__ = [
     "Llama4",
     "LogN",
     "LongRoPE",
+    "MRoPE",
     "Ministral",
     "MistralLarge4",
     "NTKAware",

@@ -42,6 +42,8 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     # others.
     content_is_local: ClassVar[bool] = False
     is_temperature: ClassVar[bool] = False  # whether it may be the temperature of another encoding
+    # How many axes its positions have; None: it does not read positions. An instance may override it.
+    num_axes: int | None = 1
     has_softmax: ClassVar[bool] = True  # False: its logit transform returns the weights, so there can be no sink
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
@@ -101,6 +103,19 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         training and must not wait for the device.
         """
         return {}
+
+    def require_axes(self, axes: int) -> None:
+        """Raise `ConfigError` unless the encoding reads positions with this number of axes, more than one."""
+        if self.num_axes == 1:
+            raise ConfigError(
+                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, tokens], or "
+                "take an encoding with several axes, such as AxialRoPE or MRoPE"
+            )
+        if self.num_axes not in (None, axes):
+            raise ConfigError(
+                f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions [batch, "
+                f"tokens, {self.num_axes}], or change the axes or sections of the encoding"
+            )
 
     @classmethod
     def acts_on_embedding(cls) -> bool:
@@ -231,21 +246,32 @@ class RotaryEncoding(PositionEncoding):
         """Return the factor that multiplies q and k each, so that logits get its square. None: no factor."""
         return None
 
+    def pair_positions(
+        self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None
+    ) -> Int[Tensor, "b t _"]:
+        """Return the position that rotates each pair of dimensions, [b, t, pairs], or [b, t, 1] for all pairs together.
+
+        `axes`: positions with several axes, or None if all axes of a token are its position ID.
+        """
+        return positions[..., None]
+
     def modifiers(self, span: Span) -> AttentionModifiers:
         # Angles are float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
-        angle_k, gain_k = self._angles_and_gain(span.k, span.length_k, span.length)
+        angle_k, gain_k = self._angles_and_gain(self.pair_positions(span.k, span.axes_k), span.length_k, span.length)
         angle_q, gain_q = angle_k, gain_k
         if not span.consecutive or span.q.shape != span.k.shape:  # otherwise q and k share one set of cosines
-            angle_q, gain_q = self._angles_and_gain(span.q, span.length_q, span.length)
+            angle_q, gain_q = self._angles_and_gain(
+                self.pair_positions(span.q, span.axes_q), span.length_q, span.length
+            )
         return AttentionModifiers(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
 
     def _angles_and_gain(
-        self, positions: Tensor, document_lengths: Tensor | None, length: int
+        self, positions: Int[Tensor, "b t _"], document_lengths: Tensor | None, length: int
     ) -> tuple[Tensor, Tensor | float | None]:
         if document_lengths is None or not self.depends_on_length():
             document_lengths = torch.tensor(length, device=positions.device)
         frequencies, gain = self.checked_frequencies(document_lengths)
-        angle = positions[..., None] * frequencies
+        angle = positions * frequencies
         gain = gain.expand(*angle.shape[:-1], -1)[:, None] if isinstance(gain, Tensor) else gain
         return angle[:, None], gain
 

@@ -52,7 +52,7 @@ class Combined(PositionEncoding):
         self.shift_invariant = all(part.shift_invariant for part in parts)  # type: ignore[misc]
         self.content_is_local = encoding.content_is_local  # type: ignore[misc]
         self.has_softmax = encoding.has_softmax  # type: ignore[misc]
-        self.max_length = encoding.max_length
+        self.max_length, self.num_axes = encoding.max_length, encoding.num_axes
 
     @property
     def all_parts(self) -> tuple[PositionEncoding, ...]:
@@ -85,6 +85,10 @@ class Combined(PositionEncoding):
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[Term | Rotation | Product, ...]:
         return self.base.content(features, span, documents)
+
+    def require_axes(self, axes: int) -> None:
+        for part in self.all_parts:
+            part.require_axes(axes)
 
     def tracked(self) -> Mapping[str, Tensor]:
         """Return the numbers of all parts."""

@@ -39,7 +39,12 @@ _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (Rela
 
 
 def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
-    """Return `encoding.modifiers(span)` with the name of the encoding. Raise `ConfigError` if it is no such object."""
+    """Return `encoding.modifiers(span)` with the name of the encoding.
+
+    Raise `ConfigError` if it is no such object, or if the encoding does not read positions with the axes of the span.
+    """
+    if span.num_axes > 1:
+        encoding.require_axes(span.num_axes)
     try:
         modifiers: Any = encoding.modifiers(span)
     except RuntimeError as error:

@@ -35,6 +35,7 @@ class CoPE(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
 
     def __init__(self, *, head_dim: int, max_position: int = 64):
         super().__init__()

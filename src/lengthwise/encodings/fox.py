@@ -37,6 +37,7 @@ class FoX(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
     content_is_local: ClassVar[bool] = True
 
     def __init__(self, *, num_heads: int, d_model: int):

@@ -14,5 +14,7 @@ class NoPE(PositionEncoding):
     []
     """
 
+    num_axes = None
+
     def __init__(self) -> None:
         super().__init__()

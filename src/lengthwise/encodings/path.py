@@ -57,6 +57,7 @@ class PaTH(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
     alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {
         "key_heads": (1,)
     }  # others do not divide every number of heads

@@ -40,6 +40,7 @@ class RePo(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
     content_is_local: ClassVar[bool] = True
     alternatives: ClassVar[dict[str, Any]] = {"rank": (3, 5)}  # values for the conformance suite
 

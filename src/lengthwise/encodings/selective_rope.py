@@ -45,6 +45,7 @@ class SelectiveRoPE(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class Sinks(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
 
     def __init__(self, *, num_heads: int):
         super().__init__()

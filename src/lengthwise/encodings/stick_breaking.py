@@ -33,6 +33,7 @@ class StickBreaking(PositionEncoding):
     tensor([0.1250, 0.2500, 0.5000, 0.0000])
     """
 
+    num_axes = None
     has_softmax: ClassVar[bool] = False
 
     def __init__(self, *, current: bool = False):

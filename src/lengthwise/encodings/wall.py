@@ -45,6 +45,7 @@ class Wall(PositionEncoding):
     """
 
     shared_across_layers: ClassVar[bool] = False
+    num_axes = None
     content_is_local: ClassVar[bool] = True
 
     def __init__(self, *, num_heads: int, head_dim: int, d_model: int, gate: bool = False):

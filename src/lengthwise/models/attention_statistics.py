@@ -27,7 +27,7 @@ def statistics(
     model: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     *,
-    positions: Int[Tensor, "#b t"] | None = None,
+    positions: Int[Tensor, "#b t *axes"] | None = None,
     documents: Int[Tensor, "#b t"] | None = None,
     queries: Bool[Tensor, "#b t"] | None = None,
     edges: Sequence[int] | None = None,

@@ -24,7 +24,7 @@ from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers
+from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers, token_positions
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
@@ -191,28 +191,29 @@ class Decoder(Model):
         self,
         inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
         *,
-        positions: Int[Tensor, "#b t"] | None = None,
+        positions: Int[Tensor, "#b t *axes"] | None = None,
         documents: Int[Tensor, "#b t"] | None = None,
         cache: KVCache | None = None,
         watch: Watch | None = None,
     ) -> Float[Tensor, "b t o"]:
         """Return the logits.
 
-        `positions`: the position IDs. Default: 0, 1, 2, ... in each document, continued from the cache. `documents`: the document
-        IDs; a token attends only to its own document (left padding is a document of its own, for example -1). With a `cache`,
-        `inputs` are the tokens after the cached ones, and the cache is extended. `watch(layer, modifiers, span, mask, q, k,
-        scale)` is called in every layer with the arguments of its attention.
+        `positions`: the position IDs, with several axes for encodings that have them. Default: 0, 1, 2, ... in each document,
+        continued from the cache: a token follows the highest position of its row or document. `documents`: the document IDs; a
+        token attends only to its own document (left padding is a document of its own, for example -1). With a `cache`, `inputs`
+        are the tokens after the cached ones, and the cache is extended. `watch(layer, modifiers, span, mask, q, k, scale)` is
+        called in every layer with the arguments of its attention.
         """
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
-        positions = token_integers("positions", positions, len(inputs), tokens)
+        positions, axes = token_positions("positions", positions, len(inputs), tokens)
         documents = token_integers("documents", documents, len(inputs), tokens)
         if cache is None:
-            return self._forward(inputs, positions, documents, None, watch)
+            return self._forward(inputs, positions, axes, documents, None, watch)
         cache.require(self.config.num_layers, len(inputs), self._depends_on_length())
         before = cache.state()
         try:
-            return self._forward(inputs, positions, documents, cache, watch)
+            return self._forward(inputs, positions, axes, documents, cache, watch)
         except BaseException:
             cache.restore(before)
             raise
@@ -221,19 +222,20 @@ class Decoder(Model):
         self,
         inputs: Tensor,
         positions: Tensor | None,
+        axes: Tensor | None,
         documents: Tensor | None,
         cache: KVCache | None,
         watch: Watch | None,
     ) -> Tensor:
         past, tokens = cache.length if cache else 0, inputs.shape[1]
-        span, mask = self._span(tokens, positions, documents, cache, inputs.device)
+        span, mask = self._span(tokens, positions, axes, documents, cache, inputs.device)
         if cache is not None and self._depends_on_length():
             cache.remember(inputs)
             if past and self._scale_changed(cache, past):
                 inputs, documents = cast(Tensor, cache.inputs), cache.documents
-                positions = None if cache.consecutive else cache.positions
+                positions, axes = None if cache.consecutive else cache.positions, cache.axes
                 cache.restart()
-                return self._forward(inputs, positions, documents, cache, watch)[:, -tokens:]
+                return self._forward(inputs, positions, axes, documents, cache, watch)[:, -tokens:]
         x = self.embed_inputs(inputs)
         if self.config.tie_embeddings and not self.config.t5_scaling:
             x = x * self.config.d_model**0.5
@@ -257,6 +259,7 @@ class Decoder(Model):
         self,
         tokens: int,
         positions: Tensor | None,
+        axes: Tensor | None,
         documents: Tensor | None,
         cache: KVCache | None,
         device: torch.device,
@@ -277,16 +280,20 @@ class Decoder(Model):
             if cache and cache.positions is not None and cache.documents is not None:
                 same = documents[:, :, None] == cache.documents[:, None, :]
                 positions = positions + (same * (cache.positions[:, None, :] + 1)).amax(-1)
-        first, last = (0, (cache.highest if cache else -1) + tokens) if bounds_known else lowest_and_highest(positions)
-        keys, consecutive_keys = positions, consecutive_positions
+        first, last = 0, (cache.highest if cache else -1) + tokens
+        if not bounds_known:
+            first, last = lowest_and_highest(positions if axes is None else axes)
+        keys, axes_k, consecutive_keys = positions, axes, consecutive_positions
         if cache is not None:
-            cache.extend(positions, documents, first=first, highest=last, consecutive=consecutive_positions)
+            cache.extend(positions, documents, axes=axes, first=first, highest=last, consecutive=consecutive_positions)
+            axes_k = cache.axes
+            axes = None if axes_k is None else axes_k[:, -tokens:]
             assert cache.positions is not None
             keys, consecutive_keys, first, last = cache.positions, cache.consecutive, cache.first, cache.highest
             documents = cache.documents
         length_k = document_lengths(keys, documents) if self._depends_on_length() and not consecutive_keys else None
         length_q = None if length_k is None else length_k[:, -tokens:]
-        span = Span(positions, keys, last + 1, consecutive_keys, length_q, length_k, first)
+        span = Span(positions, keys, last + 1, consecutive_keys, length_q, length_k, first, axes, axes_k)
         return span, Mask(tokens, past + tokens, True, documents)
 
     def _depends_on_length(self) -> bool:
@@ -313,10 +320,9 @@ def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
     if keys == mask.keys:  # a window of at least as many keys changes nothing
         hides = torch.compiler.is_compiling() or window < keys
         return span, replace(mask, window=window) if hides else mask
-    k, length_k = span.k[:, -keys:], None if span.length_k is None else span.length_k[:, -keys:]
     first = span.length - keys if span.consecutive else span.first
     documents = None if mask.documents is None else mask.documents[:, -keys:]
-    span = replace(span, k=k, length_k=length_k, consecutive=False, first=first)
+    span = replace(span.select(slice(None), slice(-keys, None)), first=first)
     return span, replace(mask, keys=keys, documents=documents, window=window)
 
 

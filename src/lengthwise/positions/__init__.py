@@ -12,6 +12,7 @@ from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
 from lengthwise.positions.coupled import Coupled
 from lengthwise.positions.digits import Digits
+from lengthwise.positions.multimodal import following_positions, multimodal_positions
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
@@ -41,5 +42,7 @@ __all__ = [
     "Shift",
     "Skip",
     "consecutive",
+    "following_positions",
+    "multimodal_positions",
     "position_scheme_for",
 ]
