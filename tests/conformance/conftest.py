@@ -32,7 +32,7 @@ ALL = {
     RelativeValues, LogitTransform, PiecewiseRotation
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
-    "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
+    "fused": ALL - {DenseBias, LogitTransform, PiecewiseRotation},
     "blocked": ALL,
     "sdpa": ALL - {RelativeValues, LogitTransform, PiecewiseRotation},
     "reference": ALL,
