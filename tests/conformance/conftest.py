@@ -34,7 +34,7 @@ ALL = {
 }  # fmt: skip
 NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {
-    "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
+    "fused": ALL - {DenseBias, LogitTransform, PiecewiseRotation},
     "blocked": ALL,
     "sdpa": ALL - NEEDS_ROWS,
     "reference": ALL,
