@@ -25,6 +25,7 @@ NUMBERS = {
     "DAPE": ["r1", "r2"],
     "LeRoPE": ["α"],
     "PoPE": ["δ"],
+    "GrapeA": ["slope"],
     "SSMax": ["scale"],
     "MistralLarge4": ["scale", "bias"],
     "Sinks": ["logit"],
