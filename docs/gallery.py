@@ -190,10 +190,6 @@ def _initially(data: dict[str, Any]) -> str:
     """Return what an encoding does that has no picture."""
     if "frequencies" in data:
         return "equals RoPE"
-    if {"HouseholderProduct", "DecayProduct"} & set(data["forms"]):
-        return "changes products of queries and keys by the content, in a way that depends on both vectors"
-    if "GatedDistanceBias" in data["forms"]:
-        return "adds a bias that depends on the query and the key"
     return "rotates by angles near 0, which depend on the content" if "angles" in data else "changes nothing"
 
 
