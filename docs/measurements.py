@@ -37,7 +37,6 @@ LABELS = {
     "Shaw:values=false": "Shaw, keys only, clip 16",
     "Shaw:values=false,clip=128": "Shaw, keys only, clip 128",
     "Shaw": "Shaw, keys and values, clip 16",
-    "Shaw, by blocked": "Shaw, keys and values (`blocked` backend)",
     "BandedBias:band=64": "banded bias, 64 distances",
     "BandedBias:band=256": "banded bias, 256 distances",
     "BandedBias": "banded bias, 1,024 distances",
