@@ -1,4 +1,4 @@
-"""Compare transformers and x-transformers with the published formulas, and store the figures of docs/outside.md.
+"""Compare transformers, x-transformers and fla-core with the published formulas, and store the figures of docs/outside.md.
 
     python benchmarks/outside.py
 

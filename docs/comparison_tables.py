@@ -57,6 +57,10 @@ def differences_of_x_transformers(figures: dict[str, Any]) -> Rows:
     return _differences(figures, "x-transformers")
 
 
+def differences_of_fla_core(figures: dict[str, Any]) -> Rows:
+    return _differences(figures, "fla-core")
+
+
 def _differences(figures: dict[str, Any], library: str) -> Rows:
     rows = [["implementation", "question", "theirs, nats", "ours, nats"]]
     for answer in figures["answers"]:
@@ -72,4 +76,5 @@ TABLES = (
     ours_on_a_gpu,
     differences_of_transformers,
     differences_of_x_transformers,
+    differences_of_fla_core,
 )

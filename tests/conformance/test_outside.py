@@ -4,6 +4,7 @@ What needs the libraries is skipped where they are not installed (`pip install '
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import re
 import tomllib
@@ -24,7 +25,7 @@ from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside import Answer, Verdict, ask, scoreboard
 from lengthwise.conformance.outside.implementation import Implementation, Model, OurModel, RowInputs
 from lengthwise.conformance.outside.questions import FLOAT32_TOLERANCE, QUESTIONS, Question, row_inputs
-from lengthwise.encodings import ALiBi, CoPE, DynamicNTK, FoX, LogN, RoPE
+from lengthwise.encodings import ALiBi, CoPE, DynamicNTK, FoX, LogN, PaTHFoX, RoPE, Wall
 from lengthwise.encodings.alibi import slopes
 
 ROOT = Path(__file__).parents[2]
@@ -207,7 +208,15 @@ def test_ours_has_figures_of_its_own_or_none() -> None:
 
 def test_our_row_is_what_attention_computes() -> None:
     """The row's weights are those of `attend`: with a gain, a bias, content and a rewrite too."""
-    for choice in (choose(RoPE), choose(ALiBi), choose(LogN), choose(FoX), choose(CoPE, max_position=8)):
+    for choice in (
+        choose(RoPE),
+        choose(ALiBi),
+        choose(LogN),
+        choose(FoX),
+        choose(CoPE, max_position=8),
+        choose(PaTHFoX),
+        choose(Wall),
+    ):
         implementation = Faulty(choice)
         implementation.train_length, implementation.copy_weights = 8, lambda encoding: None  # type: ignore[method-assign]
         for parameter in implementation.encoding.parameters():
@@ -403,6 +412,8 @@ def libraries() -> None:
     why = "the libraries of the comparison are an extra: pip install 'lengthwise[outside]'"
     pytest.importorskip("transformers", reason=why)
     pytest.importorskip("x_transformers", reason=why)
+    if importlib.util.find_spec("fla") is None:  # importing it would import all its kernels
+        pytest.skip(why)
 
 
 @pytest.mark.usefixtures("libraries")
@@ -413,6 +424,20 @@ def test_theirs_agree_where_they_always_did() -> None:
             assert result.verdict is not Verdict.DIFFERS, (
                 f"{result.implementation}, {name}: {result.theirs} {result.reason}"
             )
+
+
+@pytest.mark.usefixtures("libraries")
+def test_what_is_computed_from_the_content_agrees() -> None:
+    """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with `scaled_gate`."""
+    names = ["path", "path_fox", "wall", "stick_breaking", "lerope"]
+    differing = {"naive_path_attn, gates"}
+    implementations = outside.select_implementations(names)
+    assert len(implementations) == 8
+    for implementation in implementations:
+        result = answer("value at 512", implementation)
+        assert (result.verdict is Verdict.DIFFERS) == (result.implementation in differing), result
+        assert result.explained
+        assert not result.ours_departs
 
 
 @pytest.mark.usefixtures("libraries")

@@ -23,7 +23,8 @@ def command(
         names: Encodings to check, separated by spaces. [default: all]
         encodings: The same names, comma-separated: rope,fire.
         theorems: Check published theorems about the encodings numerically, instead of the conformance suite.
-        outside: Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
+        outside: Compare our encodings with those of transformers, x-transformers and flash-linear-attention, instead of the
+            conformance suite.
         json: Print JSON.
     """
     if outside and theorems:

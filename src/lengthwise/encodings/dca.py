@@ -24,9 +24,10 @@ class DCA(DistanceMap):
 
     Source: An et al. 2024, "Training-Free Long-Context Scaling of Large Language Models".
     Code: HKUNLP/ChunkLlama; vllm, dual_chunk_flash_attn.py.
-    Differs: the code multiplies q and k by 0.05 ln(scale) + 1, a function of the longest text so far, so cached keys keep an older
-    factor; here there is none. It computes a softmax for each chunk and adds them up with weights in bfloat16; here there is
-    one softmax.
+    Differs: for older chunks, i' in the code is min(2s - 1, c), which is less than c if w is at least c/2, and in the paper c - 1.
+    For the chunk before, the paper has c - 1 as the largest i'. Its c is L; c = 3/4 L comes from the code. The code multiplies q
+    and k by 0.05 ln(scale) + 1, a function of the longest text so far, so cached keys keep an older factor; here there is none. It
+    computes a softmax for each chunk and adds them up with weights in bfloat16; here there is one softmax.
 
     >>> dca = DCA(head_dim=2, train_length=16)         # c = 12, window 2, s = 10
     >>> i, j = torch.tensor([[25]]), torch.tensor([[24, 19, 12, 3]])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lengthwise.conformance.outside.implementation import Implementation
     from lengthwise.conformance.outside.questions import Question
 
-LIBRARIES = {"transformers": (5, 14), "x-transformers": (2, 31)}
+LIBRARIES = {"transformers": (5, 14), "x-transformers": (2, 31), "fla-core": (0, 6)}
 """The libraries with the oldest version that the comparison supports."""
 
 
@@ -78,7 +78,7 @@ def installed_versions() -> dict[str, str]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             raise ConfigError(
-                f"the package {name} is not installed; install both libraries: pip install 'lengthwise[outside]'"
+                f"the package {name} is not installed; install all libraries: pip install 'lengthwise[outside]'"
             ) from None
         if tuple(map(int, re.findall(r"\d+", versions[name])[:2])) < oldest:
             raise ConfigError(
@@ -89,7 +89,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementation]":
-    """Return the implementations of both libraries, or those that correspond to the named encodings of ours."""
+    """Return the implementations of all libraries, or those that correspond to the named encodings of ours."""
     installed_versions()
     selected = {ENCODINGS.find(name).__name__ for name in encodings}
     implementations = [

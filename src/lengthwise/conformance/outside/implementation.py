@@ -61,6 +61,12 @@ def row_explanations(*, float32: str = "", bfloat16: str = "") -> dict[str, str]
     return {question: reason for reason, questions in rows.items() if reason for question in questions}
 
 
+def with_rest(weights: Tensor) -> Tensor:
+    """Return the logarithms of weights that sum to at most 1, and of what is left, which counts as another key."""
+    weights = weights.double()
+    return torch.cat([weights, (1 - weights.sum(-1, keepdim=True)).clamp(min=0)], -1).log()
+
+
 class Model(ABC):
     """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t, vocabulary]."""
 

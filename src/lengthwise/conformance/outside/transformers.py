@@ -6,7 +6,7 @@ from lengthwise.config import choose
 from lengthwise.conformance.outside.implementation import Implementation
 from lengthwise.conformance.outside.rope_types import NAMES
 from lengthwise.conformance.outside.transformers_biases import Bloom, Mpt, T5Bias
-from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, Llama, SmolLM3
+from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, LearnedFrequencies, Llama, SmolLM3
 from lengthwise.conformance.outside.transformers_temperatures import (
     BeamFactor,
     GptOssSinks,
@@ -22,6 +22,7 @@ IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
     SmolLM3,
     GPTNeoX,
     GPTJ,
+    LearnedFrequencies,
     Bloom,
     Mpt,
     lambda: T5Bias("T5, causal", choose(T5)),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor
 from transformers.models.gpt_neox import modeling_gpt_neox
 from transformers.models.gptj import modeling_gptj
 from transformers.models.llama import modeling_llama
+from transformers.models.mistral_large4 import modeling_mistral_large4
 
 from lengthwise.config import Choice, ModelConfig, alternate, choose
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside.implementation import SHAPE, TRAIN_LENGTH, VOCABULARY, Model, RowInputs
 from lengthwise.conformance.outside.rope_types import EXPLANATIONS, ROTARY_EXPLANATIONS, rope_parameters
 from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
-from lengthwise.encodings import NoPE, RoPE
+from lengthwise.encodings import LeRoPE, NoPE, PositionEncoding, RoPE
 from lengthwise.models import Decoder
 from lengthwise.models.conversion import encoding_from_rope_parameters
 
@@ -196,3 +198,30 @@ class GPTJ(TransformersImplementation):
 
     def short_model(self) -> Model:
         return self.model(TRAIN_LENGTH)
+
+
+class LearnedFrequencies(TransformersImplementation):
+    """The rotation of Mistral Large 4, whose frequencies are multiplied by exp(alpha)."""
+
+    def __init__(self) -> None:
+        super().__init__("Mistral Large 4, LeRoPE", choose(LeRoPE), ROTARY_EXPLANATIONS)
+
+    @property
+    def alpha(self) -> Tensor:
+        pairs = self.head_dim // 2
+        return torch.arange(pairs) / pairs - 0.5  # numbers that bfloat16 represents exactly
+
+    def copy_weights(self, encoding: PositionEncoding) -> None:
+        encoding.load_state_dict({"alpha": self.alpha})
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        config = SimpleNamespace(
+            head_dim=self.head_dim, max_position_embeddings=self.train_length,
+            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        )  # fmt: skip
+        rotary = modeling_mistral_large4.MistralLarge4TextRotaryEmbedding(config)
+        rotary.alpha.copy_(self.alpha)
+        return rotated_row(inputs, rotary.to(inputs.dtype), modeling_mistral_large4.apply_rotary_pos_emb_interleave)
+
+    def loaded_row(self, inputs: RowInputs) -> Tensor:
+        raise NotApplicable("its frequencies stay in float32, as those of Llama, which is compared")

@@ -18,7 +18,14 @@ from transformers.models.mistral_large4 import modeling_mistral_large4
 from lengthwise.attention.backends import reference
 from lengthwise.config import Choice, alternate, choose
 from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import SHAPE, TRAIN_LENGTH, Model, RowInputs, row_explanations
+from lengthwise.conformance.outside.implementation import (
+    SHAPE,
+    TRAIN_LENGTH,
+    Model,
+    RowInputs,
+    row_explanations,
+    with_rest,
+)
 from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
 from lengthwise.conformance.outside.transformers_rotary import Llama, model_arguments
 from lengthwise.encodings import (
@@ -213,13 +220,13 @@ class GptOssSinks(TransformersImplementation):
         module = SimpleNamespace(sinks=self.logits.to(inputs.dtype), num_key_value_groups=1, training=False)
         q, k = inputs.q[None, :, None], inputs.k[None]
         _, weights = modeling_gpt_oss.eager_attention_forward(module, q, k, k, None, self.head_dim**-0.5)
-        return _with_sink(weights[0, :, 0])
+        return with_rest(weights[0, :, 0])
 
     def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
         logits = super().our_row(inputs)[None, :, None]
         sink = self.encoding.modifiers(Span.of(1)).sink
         assert isinstance(sink, SinkLogit)
-        return _with_sink(reference.softmax(logits, sink)[0, :, 0].detach())
+        return with_rest(reference.softmax(logits, sink)[0, :, 0].detach())
 
     def model(self) -> Model:
         torch.manual_seed(0)
@@ -229,8 +236,3 @@ class GptOssSinks(TransformersImplementation):
             num_experts_per_tok=1, sliding_window=16,
         )  # fmt: skip
         return CausalModel(transformers.GptOssForCausalLM(config))
-
-
-def _with_sink(weights: Tensor) -> Tensor:
-    weights = weights.double()
-    return torch.cat([weights, (1 - weights.sum(-1, keepdim=True)).clamp(min=0)], -1).log()
