@@ -28,6 +28,7 @@ NOT_MEASURED = {
         "false claim is at most 5 %",
         "has to change by at least 5 %",
     ),
+    "language-modelling.md": ("stands for 2 % of the parent's training", "0.5 to 2 % of the tokens"),
     "reach.md": ("95 % interval",),
     "exporting.md": ("95 % intervals",),
     "huggingface.md": ("its 95 % interval is a bootstrap", "4 times ... as much"),

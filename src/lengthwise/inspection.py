@@ -67,8 +67,9 @@ def inspect(
     - `query_vectors`, `value_vectors` [{"first": distance of the first row, "table": [h][n][d]}], `key_vectors` [h][d].
       The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is the
       product of k with `key_vectors`. `value_vectors` are added to the values.
-    - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, with q and k from N(0, 1) and `seed`.
-      Without a softmax, `logits_after` has the logarithms of the weights, and None for weights of 0.
+    - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, or that change the product of q and k other
+      than by a rotation, with q and k from N(0, 1) and `seed`. Without a softmax, `logits_after` has the logarithms of the weights,
+      and None for weights of 0.
 
     Raise `ConfigError` for sizes that are out of range and for results that would be too large.
     """
@@ -332,7 +333,9 @@ def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifie
 
 
 def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
-    if few.logit_transform is None:
+    own_product = isinstance(few.product, forms.HouseholderProduct | forms.DecayProduct)
+    gated = any(isinstance(term, forms.GatedDistanceBias) for term in few.terms)
+    if few.logit_transform is None and not own_product and not gated:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
@@ -341,12 +344,18 @@ def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionMod
     q, k = torch.randn(2, 1, heads, n, dim, generator=generator, dtype=torch.float64)
     visible, scale = Mask(n, n).visible(q.device)[:, None], dim**-0.5
     before, after = (
-        reference.logits(version, q, k, span, visible, scale)[0]
-        for version in (replace(modifiers, logit_transform=None), modifiers)
+        reference.logits(version, q, k, span, visible, scale)[0] for version in (_plain_product(modifiers), modifiers)
     )
     # The weight of a key is 0 if its logarithm is below that of any float64.
-    after = after if few.logit_transform.softmax else after.masked_fill(after < -1e4, math.nan)
+    if few.logit_transform is not None and not few.logit_transform.softmax:
+        after = after.masked_fill(after < -1e4, math.nan)
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
+
+
+def _plain_product(modifiers: forms.AttentionModifiers) -> forms.AttentionModifiers:
+    """Return the modifiers without what `_transformed` shows."""
+    terms = tuple(term for term in modifiers.terms if not isinstance(term, forms.GatedDistanceBias))
+    return replace(modifiers, logit_transform=None, product=None, terms=terms)
 
 
 def _embedding(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:

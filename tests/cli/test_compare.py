@@ -246,10 +246,10 @@ TINY = "--task copy --train-length 4 --steps 4 --batch-size 2 --d-model 16 --num
 def test_a_backend_that_lacks_an_encoding_is_refused_before_anything_is_created(
     here: Call, tmp_path: Path, backend: str
 ) -> None:
-    words = ["compare", "shaw", *TINY.split(), "--results", tmp_path / "results", "--on", "inline"]
+    words = ["compare", "cope", *TINY.split(), "--results", tmp_path / "results", "--on", "inline"]
     ran = here(*words, "--backend", backend)
     assert ran.code == 2
-    assert ran.err.startswith(f"lengthwise: Shaw on Copy: backend '{backend}' does not support this call: ")
+    assert ran.err.startswith(f"lengthwise: CoPE on Copy: backend '{backend}' does not support this call: ")
     assert "use backend='auto' (--backend auto)" in ran.err
     assert ran.err.count("\n") == 1
     assert not (tmp_path / "results").exists()

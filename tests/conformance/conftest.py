@@ -34,7 +34,7 @@ ALL = {
 }  # fmt: skip
 NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {
-    "fused": ALL - {DenseBias, LogitTransform, PiecewiseRotation},
+    "fused": ALL - {DenseBias, GatedDistanceBias} - (NEEDS_ROWS - {RelativeValues}),
     "blocked": ALL,
     "sdpa": ALL - NEEDS_ROWS,
     "reference": ALL,

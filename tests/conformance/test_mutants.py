@@ -559,8 +559,8 @@ class HiddenTable(Decoder):
 class HiddenSines(Decoder):
     """Two encodings are on, and no parameter shows it."""
 
-    def _span(self, tokens, positions, documents, cache, device):
-        span, mask = super()._span(tokens, positions, documents, cache, device)
+    def _span(self, *arguments: Any):
+        span, mask = super()._span(*arguments)
         self.now = span.q
         return span, mask
 

@@ -40,7 +40,7 @@ WITHOUT = {
     "gradients": (
         "NoPE", "Sinusoidal", "RoPE", "PI", "NTKAware", "DynamicNTK", "PRoPE", "XPos", "LogN", "NTKByParts", "YaRN",
         "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich", "Llama4", "Ministral", "Beam", "Inkling", "SelfExtend",
-        "ReRoPE", "DCA", "STRING", "StickBreaking",
+        "ReRoPE", "DCA", "STRING", "StickBreaking", "AxialRoPE", "MRoPE",
     ),
     "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX", "LogN", "MistralLarge4", "Sinks"),
 }  # fmt: skip

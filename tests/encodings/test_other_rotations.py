@@ -125,7 +125,7 @@ def test_what_cannot_be() -> None:
             return super().content(features, span, documents) * 2
 
     q, k, v = inputs()
-    with pytest.raises(ConfigError, match=r"Two.*content.* must return a tuple of forms with at most one Rotation"):
+    with pytest.raises(ConfigError, match=r"Two.*content.* must return a tuple of forms with at most one of Rotation"):
         attend(
             q, k, v, Two(num_heads=2, head_dim=8, d_model=4).double(), tokens=TokenInfo(x=torch.zeros(1, 9, 4).double())
         )

@@ -26,6 +26,7 @@ NUMBERS = {
     "LeRoPE": ["α"],
     "RoPEMixed": ["f of axis 0", "f of axis 1"],
     "PoPE": ["δ"],
+    "GrapeA": ["slope"],
     "SSMax": ["scale"],
     "MistralLarge4": ["scale", "bias"],
     "Sinks": ["logit"],

@@ -17,7 +17,7 @@ WORDS = {"b": "batch", "h": "heads", "i": "queries", "j": "keys", "d": "head dim
 
 
 def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
-    """Raise `ConfigError` unless every tensor of the forms has the shape that its annotation in forms.py declares.
+    """Raise `ConfigError` unless every tensor of the forms has the shape that its annotation in `lengthwise.forms` declares.
 
     The names b, h, i, j and d in an annotation are the batch, heads, queries, keys and head dimension of the call, and #h means
     1 or h; other names have to agree within one form. Backends rely on it: the compiled kernel would read beyond a table

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.products import DecayProduct, HouseholderProduct
+from lengthwise.forms import DecayProduct, HouseholderProduct
 
 _BLOCK = 64  # keys
 

@@ -181,15 +181,16 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "b t c"],
-        positions: Int[Tensor, "#b t"] | None = None,
+        positions: Int[Tensor, "#b t *axes"] | None = None,
         documents: Int[Tensor, "#b t"] | None = None,
         queries: int | None = None,
         causal: bool = True,
     ) -> Float[Tensor, "b h i d"]:
         tokens = x.shape[1]
         queries = queries or tokens
-        ids = torch.arange(tokens)[None] if documents is None else consecutive(documents)
-        x = self.encoding.embed(x, ids if positions is None else positions)
+        if self.encoding.acts_on_embedding():
+            ids = torch.arange(tokens)[None] if documents is None else consecutive(documents)
+            x = self.encoding.embed(x, ids if positions is None else positions)
         q, k, v = self.qkv(x)
         return run(self.encoding, self.backend, q[:, :, tokens - queries :], k, v, positions, documents, x, causal)
 

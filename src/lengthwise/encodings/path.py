@@ -58,9 +58,8 @@ class PaTH(PositionEncoding):
 
     shared_across_layers: ClassVar[bool] = False
     num_axes = None
-    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "key_heads": (1,)
-    }  # others do not divide every number of heads
+    # Other numbers of key heads do not divide every number of heads.
+    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"key_heads": (1,)}
 
     def __init__(
         self,

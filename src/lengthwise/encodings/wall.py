@@ -14,9 +14,8 @@ from lengthwise.encodings.fox import FoX
 from lengthwise.forms import CumulativeBias, DecayProduct, table_dtype
 from lengthwise.span import Span
 
-_INITIAL_BIAS = (
-    8.0  # of all gates: sigmoid(8) = 0.99966, so at first a channel loses a third of a thousandth for every token
-)
+# Of all gates: sigmoid(8) = 0.99966, so at first a channel loses a third of a thousandth for every token.
+_INITIAL_BIAS = 8.0
 
 
 class Wall(PositionEncoding):

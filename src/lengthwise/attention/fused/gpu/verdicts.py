@@ -153,7 +153,11 @@ def _driver() -> str:
 def source_files() -> str:
     """A hash of all that a comparison runs of ours."""
     found = hashlib.sha256()
-    for path in [*sorted(_ATTENTION.rglob("*.py")), *map(_ATTENTION.with_name, ("forms.py", "span.py"))]:
+    for path in [
+        *sorted(_ATTENTION.rglob("*.py")),
+        *sorted(_ATTENTION.with_name("forms").rglob("*.py")),
+        _ATTENTION.with_name("span.py"),
+    ]:
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
 

@@ -1,12 +1,12 @@
-"""Forms that take the place of the product of a query and a key and are no rotations of the two vectors.
+"""The products: forms that take the place of the product of a rotated query and a rotated key."""
 
-`lengthwise.forms` lists them with all other forms.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from lengthwise.forms.rotation import Rotation
 
 
 @dataclass(frozen=True)
@@ -35,3 +35,19 @@ class DecayProduct:
 
     prefix_sum: Float[Tensor, "#b #h j d"]
     documents: Int[Tensor, "#b j"] | None = None
+
+
+@dataclass(frozen=True)
+class PiecewiseRotation:
+    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as Self-Extend.
+
+    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1, i] and keys
+    [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own rotation gives alone.
+    """
+
+    rotations: tuple[Rotation, ...]
+    region: Callable[[Tensor, Tensor], Tensor]
+    bidirectional: bool = False
+
+
+Product = PiecewiseRotation | HouseholderProduct | DecayProduct

@@ -1,0 +1,200 @@
+"""`Rotation`: what rotary encodings do to queries and keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from lengthwise.values import ConfigError
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
+
+    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
+    heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the angle. `layout`:
+    "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+
+    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims, and the
+    rotated vectors have twice as many dims. They begin with the first number of each pair.
+    """
+
+    angle_q: Float[Tensor, "..."] | None = None
+    angle_k: Float[Tensor, "..."] | None = None
+    gain_q: Float[Tensor, "..."] | float | None = None
+    gain_k: Float[Tensor, "..."] | float | None = None
+    layout: Literal["interleaved", "half"] = "interleaved"
+    bidirectional: bool = True  # False: gains that grow without bound for keys after the query
+    polar: bool = False
+    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this rotation. (A
+    # `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
+    _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _factor_cache: dict[tuple[str, torch.dtype], tuple[Tensor, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
+        """Return the rotated queries."""
+        _require_float16_range(q, self.gain_q)
+        return self._rotate("q", q)
+
+    def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
+        """Return the rotated keys."""
+        _require_float16_range(k, self.gain_k)
+        return self._rotate("k", k)
+
+    def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
+        """Return keys or values, repeated if there are more groups of heads with angles of their own than heads of keys.
+
+        With grouped-query attention, query heads with different angles share a key, which each of them sees rotated by its own.
+        """
+        groups = 1 if self.angle_k is None else self.angle_k.shape[1]
+        heads = tensors[0].shape[1]
+        return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
+
+    def dims(self, angle: Tensor) -> int:
+        """Return the number of dims of q or k that its angle rotates."""
+        return angle.shape[-1] * (1 if self.polar else 2)
+
+    @property
+    def same_for_keys(self) -> bool:
+        """Whether queries and keys are known to have the same angles and gains, because they are the same tokens."""
+        return self.angle_q is self.angle_k and self.gain_q is self.gain_k
+
+    def cos_sin(self, side: Literal["q", "k"], dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"] | None:
+        """Return cosines and sines of the queries or keys, times their gains. None if that side is not rotated."""
+        angle, gain = (self.angle_q, self.gain_q) if side == "q" else (self.angle_k, self.gain_k)
+        if angle is None:
+            return None
+        if angle.requires_grad or (isinstance(gain, Tensor) and gain.requires_grad):
+            return _cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
+        key = "both" if self.same_for_keys else side, dtype
+        if key not in self._cos_sin_cache:
+            self._cos_sin_cache[key] = _cos_sin(angle, gain, dtype)
+        return self._cos_sin_cache[key]
+
+    def _rotate(self, side: Literal["q", "k"], x: Tensor) -> Tensor:
+        """Return the queries or keys, rotated in float32 or higher, in their own dtype."""
+        compute = torch.promote_types(x.dtype, torch.float32)
+        cos_sin = self.cos_sin(side, compute)
+        if cos_sin is None:
+            return x
+        if self.polar:
+            cos, sin = (_for_each_head(part, x.shape[1]) for part in cos_sin.unbind(3))
+            magnitude = softplus(x.to(compute))
+            return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
+        dims = 2 * cos_sin.shape[4]
+        rotary = (x if dims == x.shape[-1] else x[..., :dims]).to(compute)
+        factors = self._factors(side, cos_sin)
+        if cos_sin.shape[1] > 1:
+            factors = tuple(_for_each_head(factor, x.shape[1]) for factor in factors)
+        out = _product(rotary, factors, self.layout).to(x.dtype)
+        return out if dims == x.shape[-1] else torch.cat([out, x[..., dims:]], -1)
+
+    def _factors(self, side: str, cos_sin: Tensor) -> tuple[Tensor, ...]:
+        """Return the factors of `_product`."""
+        if cos_sin.requires_grad:
+            return _factors(cos_sin, self.layout)
+        key = "both" if self.same_for_keys else side, cos_sin.dtype
+        if key not in self._factor_cache:
+            self._factor_cache[key] = _factors(cos_sin, self.layout)
+        return self._factor_cache[key]
+
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "Rotation":
+        """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
+
+        None leaves that side unrotated. Cosines and sines that this rotation has computed are selected, too.
+        """
+        angle_q, gain_q = _selected(select_q, self.angle_q), _selected(select_q, self.gain_q)
+        angle_k, gain_k = _selected(select_k, self.angle_k), _selected(select_k, self.gain_k)
+        selected = replace(self, angle_q=angle_q, angle_k=angle_k, gain_q=gain_q, gain_k=gain_k)
+        for (sides, dtype), x in self._cos_sin_cache.items():
+            if select_q and sides != "k":
+                selected._cos_sin_cache["q", dtype] = select_q(x)
+            if select_k and sides != "q":
+                selected._cos_sin_cache["k", dtype] = select_k(x)
+        return selected
+
+    def keys_from(self, start: int) -> "Rotation":
+        """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
+        return self.select(None, lambda x: x[:, :, start:])
+
+    def queries_only(self) -> "Rotation":
+        """Return the rotation of the queries only, for keys that are already rotated."""
+        return self.select(lambda x: x, None)
+
+
+def _selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | None) -> Any:
+    return None if select is None else select(x) if isinstance(x, Tensor) else x
+
+
+def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
+    cos, sin = angle.cos(), angle.sin()
+    if gain is not None:
+        cos, sin = cos * gain, sin * gain
+    return torch.stack([cos.to(dtype), sin.to(dtype)], 3)
+
+
+def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
+    """Raise `ConfigError` if rotated numbers would overflow or underflow in float16.
+
+    For float16 inputs with a gain this waits for the device.
+    """
+    if x.dtype != torch.float16 or not isinstance(gain, Tensor) or not gain.numel():
+        return
+    low, high = (float(g) for g in torch.aminmax(gain))
+    if high > 2.0**8 or low < 2.0**-8:  # the rest of float16's range is left for the numbers themselves
+        raise ConfigError(
+            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an encoding with "
+            "smaller gains (XPos: a smaller max_length, or a larger scale_base)"
+        )
+
+
+def _factors(cos_sin: Float[Tensor, "b h t 2 pairs"], layout: str) -> tuple[Tensor, ...]:
+    cos, sin = cos_sin.unbind(3)
+    if layout == "interleaved":
+        return (torch.complex(cos, sin),)
+    if cos.shape[2] == 1:
+        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+    return cos, sin
+
+
+def _for_each_head(x: Tensor, heads: int) -> Tensor:
+    groups = x.shape[1]
+    if heads % groups:
+        raise ConfigError(f"the angles of {groups} groups of heads need a multiple of {groups} heads, got {heads}")
+    return x if heads == groups else x.repeat_interleave(heads // groups, 1)
+
+
+def _product(x: Float[Tensor, "b h t dims"], factors: tuple[Tensor, ...], layout: str) -> Float[Tensor, "b h t dims"]:
+    """Return `x` with all of its dims rotated."""
+    if layout == "interleaved":
+        # One complex product replaces five passes over the tensor. (torch.compile does not change it; on a CPU that is
+        # faster than the code that it generates for the five passes.)
+        z = torch.view_as_complex(_align_pairs(x.contiguous().unflatten(-1, (-1, 2))))
+        return torch.view_as_real(z * factors[0]).flatten(-2)
+    cos, sin = factors
+    if cos.shape[-1] == x.shape[-1]:  # a single token: fewer operations, of more memory, with the same result
+        return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def _align_pairs(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:
+    """Return `x`, or a copy if its strides or storage offset are odd, which `view_as_complex` does not accept.
+
+    A contiguous tensor may have odd strides, in axes with a single entry.
+    """
+    odd = any(stride % 2 for stride in x.stride()[:-1])
+    if not odd and not torch.compiler.is_compiling():  # a graph does not know the storage offset
+        odd = x.storage_offset() % 2 == 1
+    return x.clone(memory_format=torch.contiguous_format) if odd else x
