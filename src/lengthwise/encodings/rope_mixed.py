@@ -31,10 +31,10 @@ class RoPEMixed(PositionEncoding):
     Beyond the training length: slow pairs reach angles never seen in training, unless training has made them slower.
 
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer" (RoPE-Mixed).
-    Code: naver-ai/rope-vit, models/vit_rope.py (column first, `layout="interleaved"`).
-    Differs: the code's function has base 10 by default and its model class 100, but all its published mixed models pass 10, as here.
-    The code is for two axes, does not rotate the class token, which is position 0 on every axis here, and has angles in float32;
-    here they are float64.
+    Code: naver-ai/rope-vit, deit/models_v2_rope.py (column first, `layout="interleaved"`).
+    Differs: the code's function has the base 10 by default and its model class 100, but all mixed models of that file pass 10, as
+    here. The code is for two axes, and has angles in float32; here they are float64. It does not rotate the class token, which is
+    position 0 on every axis.
 
     >>> mixed = RoPEMixed(num_heads=1, head_dim=4)
     >>> _ = mixed.f.data.copy_(torch.tensor([[[1.0, 0.5]], [[0.0, 2.0]]]))

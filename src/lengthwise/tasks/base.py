@@ -226,7 +226,10 @@ class Task(ABC):
         )
 
     def coordinates(self) -> Coordinates:
-        """Return where the tokens of an example lie, for the position scheme `Grid`. Raises `ConfigError` if the task has no grid."""
+        """Return where the tokens of an example lie, for the position scheme `Grid`.
+
+        Raises `ConfigError` if the task does not say so.
+        """
         raise ConfigError(
             f"{type(self).__name__} does not give its tokens coordinates (CopyColumn does); use another task, or another position "
             "scheme"
