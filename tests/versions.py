@@ -22,8 +22,8 @@ from lengthwise.config import Choice, ConfigError, Registry, annotation, choose,
 from lengthwise.conformance import vectors
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, guesses, numbers
 from lengthwise.encodings import ENCODINGS
-from lengthwise.positions import POSITION_SCHEMES, Coupled
-from lengthwise.tasks import TASKS, Addition, generator
+from lengthwise.positions import POSITION_SCHEMES, Coupled, Grid
+from lengthwise.tasks import TASKS, Addition, CopyColumn, generator
 from lengthwise.tasks.base import Batch, Task
 from lengthwise.tasks.sequences import SequenceTask
 
@@ -167,6 +167,9 @@ def of_position_scheme(make: type) -> Numbers:
         "reversed sums": (reversed_sums, reversed_sums.sample(generator(0), 2, 4).inputs),
         "bytes": (None, torch.randint(44, 60, (2, 14), generator=generator(1))),
     }
+    columns = CopyColumn()
+    if make is Grid:
+        rows = {"columns": (columns, columns.sample(generator(0), 2, 4).inputs)}
     found: Numbers = {}
     for choice in variants(make):
         for of_what, (task, inputs) in rows.items():
@@ -181,7 +184,8 @@ def of_position_scheme(make: type) -> Numbers:
                     label = f"{_label(choice)}: {of_what}, {'training' if training else 'evaluation'}, {name}"
                     found[label] = ["consecutive" if positions is None else _digest(positions.tolist())]
         scheme = choice.build()
-        scheme = scheme.for_task(reversed_sums) if make is Coupled else scheme
+        of_its_task = {Coupled: reversed_sums, Grid: columns}
+        scheme = scheme.for_task(of_its_task[make]) if make in of_its_task else scheme
         found[f"{_label(choice)}: positions in all"] = [
             scheme.num_positions(20, training) for training in (True, False)
         ]

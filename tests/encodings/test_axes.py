@@ -19,6 +19,7 @@ from lengthwise.encodings import (
     NoPE,
     PositionEncoding,
     RoPE,
+    RoPEMixed,
     Sinks,
 )
 from lengthwise.encodings.contract import modifiers_of
@@ -136,6 +137,8 @@ def test_axes_of_a_combination() -> None:
         (MRoPE, {"order": "blocked"}, "order must be 'chunked' or 'interleaved', got 'blocked'"),
         (AxialRoPE, {"axes": 3}, "the 128 rotated dimensions must be a multiple of 6"),
         (AxialRoPE, {"axes": 0}, "axes must be a whole number of at least 1"),
+        (RoPEMixed, {"num_heads": 2, "axes": 3}, "RoPEMixed: head_dim must be a multiple of 6, .*got 128;"),
+        (RoPEMixed, {"num_heads": 2, "axes": 0}, "axes must be a whole number of at least 1"),
     ],
 )
 def test_settings_that_cannot_be(make: type, settings: dict, message: str) -> None:
@@ -147,6 +150,7 @@ def test_settings_that_cannot_be(make: type, settings: dict, message: str) -> No
 def test_settings_that_fit_other_heads_than_the_nominal_ones() -> None:
     assert choose(MRoPE, sections=(1, 1, 2)).label
     assert choose(AxialRoPE, axes=3).label
+    assert choose(RoPEMixed, axes=3).label
     with pytest.raises(ConfigError, match="cannot be interleaved"):
         choose(MRoPE, sections=(1, 1, 9), order="interleaved")
 
@@ -212,3 +216,40 @@ def test_text_before_an_image_gets_axes_in_the_cache() -> None:
 def test_absolute_encodings_refuse_axes() -> None:
     with pytest.raises(ConfigError, match="Learned has one axis of positions"):
         decoder(choose(Learned))(torch.zeros(1, TOKENS, dtype=torch.long), positions=GRID)
+
+
+def mixed(axes: int = 2) -> RoPEMixed:
+    torch.manual_seed(1)
+    return RoPEMixed(num_heads=2, head_dim=16, axes=axes).double()
+
+
+@torch.no_grad()
+def test_mixed_rope_without_a_second_axis_is_rope_of_the_first() -> None:
+    encoding, rope = mixed(), RoPE(head_dim=16)
+    encoding.f.copy_(torch.stack([rope.frequencies(torch.tensor(1)).expand(2, -1), torch.zeros(2, 8)]))
+    rows = GRID[..., 1]
+    angle = rope.modifiers(Span(rows, rows, 5)).rotation.angle_k
+    assert torch.equal(encoding.modifiers(span(GRID[..., 1:])).rotation.angle_k, angle.expand(-1, 2, -1, -1))
+
+
+@torch.no_grad()
+def test_mixed_rope_depends_on_the_differences_of_both_axes() -> None:
+    encoding, axes = mixed(), GRID[..., 1:]
+    logits = [encoding.modifiers(span(at)).rotation for at in (axes, axes + torch.tensor([3, 40]))]
+    q, k, _ = qkv()
+    here, moved = (rotation.rotate_query(q) @ rotation.rotate_key(k).mT for rotation in logits)
+    torch.testing.assert_close(moved, here, atol=1e-12, rtol=0)
+    text = TokenInfo(GRID[..., 0])
+    assert torch.equal(
+        attend(*qkv(), encoding, tokens=text),
+        attend(*qkv(), encoding, tokens=TokenInfo(GRID[..., :1].expand(-1, -1, 2))),
+    )
+
+
+@pytest.mark.parametrize("axes", [1, 2, 4])
+def test_mixed_rope_begins_as_a_rotation_of_axial_rope(axes: int) -> None:
+    f = mixed(axes).f.detach().unflatten(-1, (axes, -1)).permute(1, 3, 2, 0)  # [head, pair, direction, axis]
+    magnitude = 10.0 ** -(2 * torch.arange(8 // axes) * axes / 16)
+    directions = f / magnitude[:, None, None]
+    torch.testing.assert_close(directions @ directions.mT, torch.eye(axes).double().expand_as(f), atol=1e-6, rtol=0)
+    torch.testing.assert_close(directions.det(), torch.ones_like(directions.det()), atol=1e-6, rtol=0)

@@ -11,6 +11,7 @@ from lengthwise.tasks import (
     TASKS,
     Addition,
     Copy,
+    CopyColumn,
     Counting,
     Parity,
     Permutations,
@@ -60,6 +61,8 @@ OF_WORDS = [
     choose(Permutations, elements=3, moves="swaps", answer="all"),
     choose(Counting),
     choose(Counting, symbols=2),
+    choose(CopyColumn),
+    choose(CopyColumn, symbols=2, columns=1),
 ]
 
 each_task = pytest.mark.parametrize("choice", OF_WORDS, ids=lambda choice: choice.label)

@@ -24,6 +24,7 @@ NUMBERS = {
     "KerplePower": ["r1", "r2"],
     "DAPE": ["r1", "r2"],
     "LeRoPE": ["α"],
+    "RoPEMixed": ["f of axis 0", "f of axis 1"],
     "PoPE": ["δ"],
     "GrapeA": ["slope"],
     "SSMax": ["scale"],

@@ -39,6 +39,7 @@ from lengthwise.encodings.pope import PoPE
 from lengthwise.encodings.repo import RePo
 from lengthwise.encodings.rerope import ReRoPE
 from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope_mixed import RoPEMixed
 from lengthwise.encodings.sandwich import Sandwich
 from lengthwise.encodings.selective_rope import SelectiveRoPE
 from lengthwise.encodings.self_extend import SelfExtend
@@ -84,6 +85,7 @@ ENCODINGS = Registry(
         STRING,
         AxialRoPE,
         MRoPE,
+        RoPEMixed,
         LeRoPE,
         PoPE,
         RePo,
@@ -162,6 +164,7 @@ __all__ = [
     "RePo",
     "ReRoPE",
     "RoPE",
+    "RoPEMixed",
     "RotaryEncoding",
     "SSMax",
     "Sandwich",

@@ -123,6 +123,7 @@ def check_supported(
     encodings = list(encodings)
     if decode:
         decodable(task, scheme)
+    scheme.require_axes_of(encodings)
     baselines_of(task)  # raises an error now for a baseline that cannot be computed
     for length in lengths:
         task.check_length(length, "test")

@@ -115,8 +115,14 @@ class AttentionModifiers:
 
     @property
     def caches_rotated_keys(self) -> bool:
-        """Whether a cache should store rotated keys: a rotation does not make them wider, and no term reads unrotated keys."""
+        """Whether a cache should store rotated keys.
+
+        It should not if that makes them wider or more (heads that share a key may rotate it by different angles), or if a term
+        reads unrotated keys.
+        """
         if self.rotation is None or self.rotation.polar:
+            return False
+        if self.rotation.angle_k is not None and self.rotation.angle_k.shape[1] > 1:
             return False
         return not any(isinstance(term, KeyBias | GatedDistanceBias) for term in self.terms)
 

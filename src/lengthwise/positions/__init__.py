@@ -1,6 +1,6 @@
 """Position schemes, which assign position IDs to tokens: one file per scheme, and the list of all.
 
-Encodings do not depend on the scheme, so every scheme works with every encoding. The command line and the report read
+Encodings do not depend on the scheme, so every scheme with one axis works with every encoding. The command line and the report read
 `POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
 """
 
@@ -12,13 +12,14 @@ from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
 from lengthwise.positions.coupled import Coupled
 from lengthwise.positions.digits import Digits
+from lengthwise.positions.grid import Grid
 from lengthwise.positions.multimodal import following_positions, multimodal_positions
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
 
 POSITION_SCHEMES = Registry(
-    "position scheme", (Consecutive, Randomized, Shift, Skip, Digits, Coupled), plural="positions"
+    "position scheme", (Consecutive, Randomized, Shift, Skip, Digits, Coupled, Grid), plural="positions"
 )
 
 
@@ -36,6 +37,7 @@ __all__ = [
     "Consecutive",
     "Coupled",
     "Digits",
+    "Grid",
     "PositionScheme",
     "RandomPositions",
     "Randomized",

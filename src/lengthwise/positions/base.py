@@ -1,6 +1,7 @@
 """The base classes of position schemes: positions are a pure function of the tokens and a generator."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +25,25 @@ def require_number(what: str, low: int, **values: object) -> None:
             )
 
 
+def by_document(
+    place: Callable[[Int[Tensor, "b t"]], Int[Tensor, "b t *axes"]],
+    inputs: Int[Tensor, "b t"],
+    documents: Int[Tensor, "#b t"] | None,
+) -> Int[Tensor, "b t *axes"]:
+    """Return what `place` returns for the tokens of each document, which need not be contiguous."""
+    if documents is None or not inputs.numel():
+        return place(inputs)
+    ids, result = documents.expand(inputs.shape), None
+    for row in range(len(inputs)):
+        for document in ids[row].unique():
+            members = ids[row] == document
+            places = place(inputs[row, members][None])[0]
+            result = places.new_zeros(*inputs.shape, *places.shape[1:]) if result is None else result
+            result[row, members] = places
+    assert result is not None
+    return result
+
+
 class PositionScheme(ABC):
     """A rule that assigns position IDs to tokens, in training and in evaluation.
 
@@ -33,6 +53,7 @@ class PositionScheme(ABC):
 
     kind: ClassVar[str] = "position scheme"
     version: ClassVar[int] = 1  # part of a run's key; increase it in the class when its positions change
+    num_axes: int = 1  # how many axes the positions have
 
     @abstractmethod
     def positions(
@@ -41,15 +62,17 @@ class PositionScheme(ABC):
         documents: Int[Tensor, "#b t"] | None,
         generator: torch.Generator,
         training: bool,
-    ) -> Int[Tensor, "b t"] | None:
+    ) -> Int[Tensor, "b t *axes"] | None:
         """Return the positions of a batch, for each document separately. None means consecutive, which the model counts faster.
+
+        They have an axis of `num_axes` numbers if that is more than one.
 
         The generator is a CPU generator on every device, so the same state gives the same positions on every machine.
         """
 
     @abstractmethod
     def num_positions(self, tokens: int, training: bool) -> int:
-        """Return a bound: the positions of a sequence of `tokens` tokens are 0 ... num_positions - 1."""
+        """Return a bound: the positions of a sequence of `tokens` tokens are 0 ... num_positions - 1, on every axis."""
 
     def checked_num_positions(self, tokens: int, training: bool) -> int:
         """Return `num_positions(tokens, training)`. Raise `ConfigError` unless it is a whole number of at least 1."""
@@ -64,6 +87,12 @@ class PositionScheme(ABC):
     def for_task(self, task: Any) -> "PositionScheme":
         """Return this scheme for the sequences of a task (`vocab_size` and so on); raise `ConfigError` if it does not apply."""
         return self
+
+    def require_axes_of(self, encodings: Iterable[Any]) -> None:
+        """Raise `ConfigError` if the positions have several axes and an encoding does not read as many."""
+        if self.num_axes > 1:
+            for encoding in encodings:
+                encoding.require_axes(self.num_axes)
 
     def can_decode(self) -> bool:
         """Return whether, in evaluation, a generated token gets a position that is final and changes no position before it.

@@ -13,8 +13,9 @@ ROWS = 2
 def require_consistent(scheme: PositionScheme, tokens: int, inputs: Tensor | None = None) -> None:
     """Raise `ConfigError`, with the file and line of the class, if the positions of a small batch contradict the scheme.
 
-    Positions must be whole numbers [batch, tokens] in 0 ... `num_positions` - 1, and the same for the same generator state: a run
-    could not be repeated or resumed otherwise. Lengthwise's own schemes are not checked here, because the tests do that.
+    Positions must be whole numbers [batch, tokens], or [batch, tokens, num_axes], in 0 ... `num_positions` - 1, and the same for
+    the same generator state: a run could not be repeated or resumed otherwise. Lengthwise's own schemes are not checked here,
+    because the tests do that.
     """
     make = type(scheme)
     if is_builtin_class(make):
@@ -26,11 +27,13 @@ def require_consistent(scheme: PositionScheme, tokens: int, inputs: Tensor | Non
         first, second = (scheme.positions(inputs, None, torch.Generator().manual_seed(0), training) for _ in range(2))
         if first is None and second is None:
             continue
-        if not isinstance(first, Tensor) or first.dtype != torch.int64 or first.shape != inputs.shape[:2]:
+        axes = [] if scheme.num_axes == 1 else [scheme.num_axes]
+        shape = [*inputs.shape[:2], *axes]
+        if not isinstance(first, Tensor) or first.dtype != torch.int64 or list(first.shape) != shape:
             got = f"{first.dtype} of shape {list(first.shape)}" if isinstance(first, Tensor) else type(first).__name__
             raise ConfigError(
-                f"{where}.positions must return a tensor of int64 [batch, tokens], here {list(inputs.shape[:2])}, or None for "
-                f"consecutive positions, got {got}"
+                f"{where}.positions must return a tensor of int64 [batch, tokens{', num_axes' if axes else ''}], here {shape}, or "
+                f"None for consecutive positions, got {got}"
             )
         if first.device != inputs.device:
             raise ConfigError(f"{where}.positions must return a tensor on the device of its inputs, got {first.device}")

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.positions.base import PositionScheme, require_number
+from lengthwise.positions.base import PositionScheme, by_document, require_number
 
 
 class Coupled(PositionScheme):
@@ -92,12 +92,4 @@ class Coupled(PositionScheme):
 
     def _places(self, inputs: Tensor, documents: Tensor | None) -> Int[Tensor, "b t"]:
         """Return the place of every token in its own document, whose tokens need not be contiguous."""
-        coupling = self._task_coupling()
-        if documents is None:
-            return coupling.places(inputs)
-        ids, places = documents.expand(inputs.shape), torch.zeros_like(inputs)
-        for row in range(len(inputs)):
-            for document in ids[row].unique():
-                members = ids[row] == document
-                places[row, members] = coupling.places(inputs[row, members][None])[0]
-        return places
+        return by_document(self._task_coupling().places, inputs, documents)

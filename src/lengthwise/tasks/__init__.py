@@ -5,6 +5,7 @@ from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.automata import PFA
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
+from lengthwise.tasks.copy_column import CopyColumn
 from lengthwise.tasks.counting import Counting
 from lengthwise.tasks.functions.cnf import CNF
 from lengthwise.tasks.functions.conjunction import Conjunction
@@ -52,6 +53,7 @@ TASKS = Registry(
         Recall,
         Permutations,
         Counting,
+        CopyColumn,
         LinearRegression,
         SparseLinearRegression,
         QuadraticRegression,
@@ -86,6 +88,7 @@ __all__ = [
     "Batch",
     "Conjunction",
     "Copy",
+    "CopyColumn",
     "Counting",
     "DecisionTree",
     "Disjunction",

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
+from lengthwise.tasks.coordinates import Coordinates
 from lengthwise.tasks.coupling import Coupling
 
 SPLITS = ("train", "test")
@@ -222,6 +223,16 @@ class Task(ABC):
         raise ConfigError(
             f"{type(self).__name__} does not say which of its tokens share a position (Addition, Copy and Reverse do); use another "
             "task, or another position scheme"
+        )
+
+    def coordinates(self) -> Coordinates:
+        """Return where the tokens of an example lie, for the position scheme `Grid`.
+
+        Raises `ConfigError` if the task does not say so.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not give its tokens coordinates (CopyColumn does); use another task, or another position "
+            "scheme"
         )
 
     def baselines(self) -> Sequence[Baseline]:
