@@ -275,7 +275,7 @@ def test_a_share_counts_sequences_and_lengths() -> None:
     for given, says in (
         ({}, "needs either steps or share, got steps=None and share=None"),
         ({"steps": 1, "share": 0.1}, "needs either steps or share"),
-        ({"share": 0.0}, "share must be more than 0 and at most 1000, got 0; use steps=0"),
+        ({"share": 0.0}, "share must be a number of more than 0 and at most 1000, got 0.0; use steps=0"),
     ):
         with pytest.raises(ConfigError, match=says):
             continued(parents, ["nope"], **given)

@@ -9,7 +9,7 @@ import pytest
 from lengthwise.cli import main
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.store import open_store
-from lengthwise.studies import Study, best_runs, grid
+from lengthwise.studies import Study, best_runs, continued, grid
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
 
@@ -66,7 +66,7 @@ def test_a_group_without_a_score_has_no_best_run() -> None:
 STAGES = """
 import dataclasses
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
-from lengthwise.studies import Study, best_runs, grid
+from lengthwise.studies import Study, best_runs, continued, grid
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
 EVALUATION = EvaluationConfig(lengths=(4,), examples=8)
@@ -121,3 +121,54 @@ def test_what_is_no_stage() -> None:
     )
     with pytest.raises(ConfigError, match="study 'x': `then` must return a Study, got 3"):
         study.following(Scores({}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "then", [3, "second", lambda: 1, lambda store, other: 1], ids=["number", "text", "no argument", "two"]
+)
+def test_then_is_a_function_of_the_store(then: Any) -> None:
+    with pytest.raises(
+        ConfigError, match="study 'x': `then` must be a function of the store that returns a Study, got "
+    ):
+        Study(name="x", runs=tuple(runs()), evaluation=EvaluationConfig(lengths=(4,)), then=then)
+
+
+@pytest.mark.parametrize("returned", ["study", 'Study(name="first", runs=tuple(RATES[:1]), evaluation=EVALUATION)'])
+def test_every_stage_has_its_own_name(
+    returned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
+    file.write_text(STAGES.replace("    runs = [", f"    return {returned}\n    runs = ["))
+    open_store(results).close()
+    executed: list[str] = []
+    monkeypatch.setattr("lengthwise.cli.run.run_study", lambda study, *_: executed.append(study.name) or 0)
+    assert main(["run", str(file), "--results", results]) == 2
+    assert executed == ["first"]
+    assert "study 'first': a second stage has the name 'first'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"share": "0.1"}, "share must be a number of more than 0 and at most 1000, got '0.1'"),
+        ({"share": True}, "got True"),
+        ({"share": 10**400}, r"got 1\.000e\+400"),
+        ({"share": float("nan")}, "got nan"),
+        ({"share": 0.1, "model": MODEL}, "model must be a dict such as {'qk_norm': True}, got ModelConfig"),
+        ({"share": 0.1, "model": {3: True}}, "ModelConfig has no setting 3"),
+        ({"share": 0.1, "model": {"share_encoding": True}}, "omit share_encoding, and write 'fire-s'"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_a_run_cannot_continue_with(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        continued(runs()[:1], ["fire"], **settings)
+
+
+@pytest.mark.parametrize("wrong", ["rope", ["rope"], runs()[0]], ids=["text", "names", "one run"])
+def test_what_are_no_runs(wrong: Any) -> None:
+    store: Any = Scores({})
+    with pytest.raises(ConfigError, match=r"continued\(\): parents must be a list of Run"):
+        continued(wrong, ["nope"], steps=0)
+    with pytest.raises(ConfigError, match="best_runs: runs must be a list of Run"):
+        best_runs(store, wrong)

@@ -46,6 +46,8 @@ def test_reversed_and_padded_sums(reverse, pad):
 def test_reversed_and_padded_sums_have_no_scratchpad(name):
     with pytest.raises(ConfigError, match=f"Addition.{name}=true cannot be combined with a scratchpad, got minimal"):
         Addition(scratchpad="minimal", **{name: True})
+    with pytest.raises(ConfigError, match=f"Addition: {name} must be true or false, got 1"):
+        Addition(**{name: 1})
 
 
 def test_carries_run_through_nines():

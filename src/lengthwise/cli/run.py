@@ -57,9 +57,15 @@ def command(
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     following: Study | None = loaded
-    code = 0
+    code, names = 0, set[str]()
     while following is not None and code == 0:
         current = following
+        if current.name in names:
+            raise ConfigError(
+                f"study {loaded.name!r}: a second stage has the name {current.name!r}; give each stage its own name, and the last "
+                "one no `then`"
+            )
+        names.add(current.name)
         code = run_study(current, execution, executor)
         if code == 0:
             with execution.open() as store:

@@ -1,11 +1,58 @@
-"""Studies with stages: the runs of the next stage follow from the stored scores of the one before."""
+"""Runs that follow from other runs: the stages of a study, the best runs, and the size of a training that goes on."""
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from lengthwise.config import ConfigError, Run
+from lengthwise.config import ConfigError, Run, TrainingConfig
 from lengthwise.store import Store
+from lengthwise.values import shown
+
+MAX_SHARE = 1000
+"""The largest training of a run that starts from another one, relative to that of the other one."""
+
+
+def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
+    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of `Run`."""
+    if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
+        raise ConfigError(f"{what} must be a list of Run, as grid(...) returns, got {runs!r}")
+    runs = tuple(runs)
+    for run in runs:
+        if not isinstance(run, Run):
+            raise ConfigError(f"{what} must be a list of Run, got {run!r} in it")
+    return runs
+
+
+def require_stage_function(study: str, then: Any) -> None:
+    """Raise `ConfigError` unless `then` can be called with a store as its only argument."""
+    takes_a_store = callable(then)
+    if takes_a_store:
+        try:
+            inspect.signature(then).bind(None)
+        except TypeError:
+            takes_a_store = False
+        except ValueError:  # a callable that does not tell its parameters
+            return
+    if not takes_a_store:
+        raise ConfigError(f"study {study!r}: `then` must be a function of the store that returns a Study, got {then!r}")
+
+
+def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
+    """Return the number of steps of a run that starts from another one, of which one argument is given (see `continued`)."""
+    if (steps is None) == (share is None):
+        raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
+    if steps is not None:
+        return steps
+    number: Any = share
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number <= MAX_SHARE:
+        raise ConfigError(
+            f"share must be a number of more than 0 and at most {MAX_SHARE}, got {shown(number)}; use steps=0 to evaluate without "
+            "training"
+        )
+    tokens = parent.steps * parent.batch_size * parent.train_length
+    return max(1, round(number * tokens / (own.batch_size * own.train_length)))
 
 
 def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -13,13 +60,13 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
 
     The best run has the best score at its training length, on the task as trained. Among equal scores it is the one with the
     lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that diverged, is never
-    the best. Raise `ConfigError` if a group has no run with a score.
+    the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
 
     >>> rates = grid(["rope"], ["copy"], [100], training=TrainingConfig(train_length=8, learning_rate=1e-3))  # and 3e-3
     >>> best_runs(store, rates)
     """
     groups: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in require_runs("best_runs: runs", runs):
         any_rate = dataclasses.replace(run, training=dataclasses.replace(run.training, learning_rate=1.0))
         groups.setdefault(any_rate.key, []).append(run)
     best = []

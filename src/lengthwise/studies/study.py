@@ -27,15 +27,13 @@ from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
 from lengthwise.positions.contract import require_consistent as require_consistent_positions
 from lengthwise.store import Store
 from lengthwise.studies.published import require_published
+from lengthwise.studies.stages import require_runs, require_stage_function, steps_of
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
 from lengthwise.training import check_training
 
 MAX_RUNS = 10_000
 """The maximal number of runs of one study, because each progress update reads all of them."""
-
-MAX_SHARE = 1000
-"""The largest training of a run that starts from another one, relative to that of the other one."""
 
 _SUFFIXES = {None: "", True: "-S", False: "-per-layer"}  # of encodings, by whether layers share one module
 
@@ -75,6 +73,8 @@ class Study:
             raise ConfigError(f"the study's name must be one line of printable text, got {self.name!r}")
         object.__setattr__(self, "runs", _runs(self.name, self.runs))
         object.__setattr__(self, "evaluation", _evaluation(self.name, self.evaluation, self.runs))
+        if self.then is not None:
+            require_stage_function(self.name, self.then)
         if self.published is not None:
             require_published(self.name, self.published, self.runs)
 
@@ -147,16 +147,12 @@ class Study:
 
 
 def _runs(study: str, runs: Any) -> tuple[Run, ...]:
-    if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
-        raise ConfigError(f"study {study!r}: runs must be a list of Run, as grid(...) returns, got {runs!r}")
-    runs = tuple(runs)
+    runs = require_runs(f"study {study!r}: runs", runs)
     _require_run_count(len(runs))
     if not runs:
         raise ConfigError(f"study {study!r} has no runs; give at least one")
     by_key: dict[str, Run] = {}
     for run in runs:
-        if not isinstance(run, Run):
-            raise ConfigError(f"study {study!r}: runs must be a list of Run, got {run!r} in it")
         if run.key in by_key:
             raise ConfigError(
                 f"study {study!r} has the same run twice ({run.label} on {run.task.label}, seed {run.seed}); remove one of them"
@@ -282,17 +278,23 @@ def continued(
     if choices is not None:
         _require_distinct("encoding", choices, lambda one: one[0].label + _SUFFIXES[one[1]])
     task_choice = None if task is None else _choice(task, TASKS)
+    if model is not None and not isinstance(model, Mapping):
+        raise ConfigError(f"continued(): model must be a dict such as {{'qk_norm': True}}, got {model!r}")
+    if model and "share_encoding" in model:
+        raise ConfigError(
+            "continued() shares encodings between layers by their names; omit share_encoding, and write 'fire-s'"
+        )
     for config, given in ((TrainingConfig, training), (ModelConfig, model or {})):
         names = {f.name for f in dataclasses.fields(config)} - {"steps"}
         for name in given:
             if name not in names:
-                raise ConfigError(f"{config.__name__} has no setting {name!r}{near_miss(name, names)}")
+                raise ConfigError(f"{config.__name__} has no setting {name!r}{near_miss(str(name), names)}")
     runs = []
-    for parent in parents:
+    for parent in require_runs("continued(): parents", parents):
         settings = dataclasses.replace(
             parent.training, **{"min_length": None, "curriculum": None, **training, "steps": 0}
         )
-        settings = dataclasses.replace(settings, steps=_steps(parent.training, settings, steps, share))
+        settings = dataclasses.replace(settings, steps=steps_of(parent.training, settings, steps, share))
         for choice, shared in choices if choices is not None else [(parent.encoding, parent.model.share_encoding)]:
             own_model = dataclasses.replace(parent.model, **{**(model or {}), "share_encoding": shared})
             run_task = task_choice or parent.task
@@ -300,21 +302,6 @@ def continued(
                 Run(encoding=choice, task=run_task, model=own_model, training=settings, seed=parent.seed, parent=parent)
             )
     return tuple(runs)
-
-
-def _steps(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
-    """Return the number of steps of a run that starts from another one."""
-    if (steps is None) == (share is None):
-        raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
-    if steps is not None:
-        return steps
-    assert share is not None
-    if not 0 < share <= MAX_SHARE:
-        raise ConfigError(
-            f"share must be more than 0 and at most {MAX_SHARE}, got {share:g}; use steps=0 to evaluate without training"
-        )
-    tokens = parent.steps * parent.batch_size * parent.train_length
-    return max(1, round(share * tokens / (own.batch_size * own.train_length)))
 
 
 def encoding(text: str) -> tuple[Choice, bool | None]:

@@ -13,6 +13,7 @@ from lengthwise.tasks.numbers import split
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
 from lengthwise.tasks.sequences import DIGITS, combinations
+from lengthwise.values import require_bool
 
 PLUS = "+"
 
@@ -72,6 +73,7 @@ class Addition(ScratchpadTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        require_bool(cls.__name__, reverse=settings["reverse"], pad=settings["pad"])
         selected = parse_components(cls.__name__, settings["scratchpad"])
         if settings["zeros"] == "published" and "remaining" not in (selected or ()):
             raise ConfigError(
