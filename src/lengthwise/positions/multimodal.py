@@ -48,11 +48,11 @@ def multimodal_positions(
 
     Source: Wang et al. 2024, "Qwen2-VL"; Bai et al. 2025, "Qwen2.5-VL Technical Report".
     Code: huggingface/transformers, `get_rope_index` of models/qwen2_vl, qwen2_5_vl, qwen3_vl and glm4v.
-    Differs: transformers 5.23 lets the text behind a video follow its rows and columns (`text_follows="space"`). The paper lets it
-    follow the highest number, also that of time, which is larger in long videos. Its decoding continues from the highest number. It has no documents, so a packed document continues the
-    positions of the one before. A later chunk of a prompt gets the positions of text, also where it has images. Two images
-    without a token of text between them raise an error there. It multiplies the seconds in float32 and rounds down, so a frame
-    at a whole number may get the number below.
+    Differs: transformers 5.23 lets the text behind a video follow its rows and columns (`text_follows="space"`). The paper lets
+    it follow the highest number, also that of time, which is larger in long videos. Its decoding continues from the highest
+    number. It has no documents, so a packed document continues the positions of the one before. A later chunk of a prompt gets
+    the positions of text, also where it has images. Two images without a token of text between them raise an error there. It
+    multiplies the seconds in float32 and rounds down, so a frame at a whole number may get the number below.
 
     >>> kinds = torch.tensor([[0, 1, 1, 1, 1, 0]])      # an image of 4 x 4 patches between two tokens of text
     >>> multimodal_positions(kinds, torch.tensor([[1, 4, 4]]))[0].T
