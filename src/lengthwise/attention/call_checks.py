@@ -90,8 +90,10 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     name = type(encoding).__name__
     # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
     # heads share may stand beside one that has a row for each head.
-    product = [modifiers.product] if isinstance(modifiers.product, HouseholderProduct | DecayProduct) else []
-    heads = max((num_heads(form) for form in (*modifiers.terms, *product)), default=q.shape[1])
+    counts = [num_heads(term) for term in modifiers.terms]
+    if isinstance(modifiers.product, HouseholderProduct | DecayProduct):
+        counts.append(num_heads(modifiers.product))
+    heads = max(counts) if counts else q.shape[1]  # torch.compile knows no `default` of max
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _model_arguments(type(encoding))):

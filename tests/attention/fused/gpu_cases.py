@@ -131,7 +131,7 @@ class Case:
 
 
 NAMES = ("table", "first", "slope", "intercept", "knots", "distance_feature", "query_scale", "rows", "rows_first")
-LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink")
+LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink", "prefix_sum", "values")
 
 
 def errors(case: Case) -> dict[str, float]:

@@ -119,7 +119,7 @@ def block_product(x: Tensor, table: Tensor) -> Tensor:
 def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see the module."""
     call = RelativeArguments.unflatten(flat)
-    if not q.is_cuda:
+    if not _in_parts(q):
         return cpu.forward(q, k, v, _plain_arguments(call), call.vectors)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
@@ -128,6 +128,11 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
             qkv = q[:, :, at], part.select_keys(k), part.select_keys(v)
             out[:, :, at], lse[:, :, at] = attention(*qkv, *arguments.flatten())
     return out, lse
+
+
+def _in_parts(q: Tensor) -> bool:
+    """Whether the kernel gets rows of products, a part of the queries at a time. The CPU's kernel computes the products itself."""
+    return q.is_cuda
 
 
 def _plain_arguments(call: RelativeArguments) -> Arguments:
@@ -156,7 +161,7 @@ def relative_attention_backward(
     """
     call, needs = _unflatten_backward(flat)
     content, relative, _ = call.vectors
-    if not q.is_cuda:
+    if not _in_parts(q):
         vectors = call.vectors, torch.empty_like(content), torch.empty_like(relative)
         arguments = _plain_arguments(call)
         gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs._replace(rows=False), vectors=vectors)
