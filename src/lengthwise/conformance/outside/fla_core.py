@@ -5,6 +5,7 @@ layers compute from the content; they are computed here as in the layers' `forwa
 """
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -89,9 +90,9 @@ class FlaImplementation(Implementation):
         out = self.call(self.layer_inputs(inputs), q, inputs.k.transpose(0, 1)[None], unit_vectors)
         return self.as_logits(out[0, -1].detach())
 
+    @abstractmethod
     def call(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return the output of their function. x is the input of the layer [1, t, d_model]; all others are [1, t, h, d]."""
-        raise NotImplementedError
 
     def as_logits(self, weights: Tensor) -> Tensor:
         return weights.double().log()
