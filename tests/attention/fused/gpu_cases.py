@@ -10,6 +10,7 @@ from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
+from lengthwise.attention.fused.gpu.comparison import between_coordinates
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, SinkLogit, ToeplitzBias
 from lengthwise.span import Span
 
@@ -73,7 +74,10 @@ class Case:
             s = 1 if "one" in self.kind else 200 if "many" in self.kind else self.pieces
             distance_feature = torch.rand(n) if "crooked" in self.kind else torch.log1p(self.c * torch.arange(n))
             query_scale = 1 / (1e-6 + torch.log1p(self.c * span.q.cpu().float().clamp(min=self.level)))
-            knots = torch.linspace(0.01, 0.9, s - 1, dtype=WIDE)
+            distance = span.distance().cpu().clamp(min=0)
+            knots = between_coordinates(
+                torch.linspace(0.01, 0.9, s - 1, dtype=WIDE), distance, distance_feature, query_scale
+            )
             if self.knots is not None:
                 knots = self.knots(distance_feature, query_scale)
             slope = torch.randn(h, len(knots) + 1, dtype=WIDE)

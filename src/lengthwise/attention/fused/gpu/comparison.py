@@ -33,6 +33,7 @@ from lengthwise.span import Span
 WIDE = torch.float64
 # The tolerance relative to the largest number: about ten roundings of float32 sums, and of values stored in half precision.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+NEAR = 2e-6  # a coordinate of about 1 is rounded by less in float32
 SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
 SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
 
@@ -112,11 +113,15 @@ class Call:
         if bias == "sink":
             return {"sink": torch.randn(heads)}
         count, position_q = SEGMENT_COUNTS[bias], self.positions[:, -self.mask.queries :]
-        slope, knots = torch.randn(heads, count), _knots(count)
-        jumps = (slope[:, :-1] - slope[:, 1:]) * knots  # continuous, as an MLP is
-        intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
         distance_feature = torch.log1p(0.3 * torch.arange(int(self.positions.max()) + 1))
         query_scale = 1 / torch.log1p(0.3 * position_q.float().clamp(min=block / 2))
+        distance = (position_q[:, :, None] - self.positions[:, None]).clamp(min=0)
+        self.knots = between_coordinates(
+            torch.linspace(0.01, 0.9, count - 1, dtype=WIDE), distance, distance_feature, query_scale
+        )
+        slope = torch.randn(heads, count)
+        jumps = (slope[:, :-1] - slope[:, 1:]) * self.knots.float()  # continuous, as an MLP is
+        intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
         return dict(zip(SEGMENT_TENSORS, (slope, intercept, distance_feature, query_scale), strict=True))
 
     def difference(self, device: torch.device | str) -> str | None:
@@ -153,8 +158,7 @@ class Call:
             terms.append(RelativeKeyBias(leaves["vectors"], -4, leaves["vector"]))
         if "slope" in leaves:
             slope, intercept, distance_feature, query_scale = (leaves[name] for name in SEGMENT_TENSORS)
-            knots = _knots(slope.shape[1]).to(slope)
-            terms.append(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale))
+            terms.append(PiecewiseLinearBias(slope, intercept, self.knots.to(slope), distance_feature, query_scale))
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
         angle_q, angle_k = (x[:, None, :, None] * frequency for x in (span.q, span.k))
         rotation = Rotation(angle_q, angle_k) if self.rotated else None
@@ -162,8 +166,26 @@ class Call:
         return AttentionModifiers(rotation=rotation, terms=tuple(terms), sink=sink)
 
 
-def _knots(segments: int) -> Tensor:
-    return torch.linspace(0.01, 0.9, segments - 1)
+def between_coordinates(knots: Tensor, distance: Tensor, distance_feature: Tensor, query_scale: Tensor) -> Tensor:
+    """Return the knots [s - 1] in float64. Knots that are almost a coordinate of a pair move to the middle of a gap beside it.
+
+    The gradients of a pair jump at a knot, and coordinates in float32 and in float64 may lie on different sides of it.
+    distance [b, i, j], distance_feature [n], query_scale [b, i]: what the coordinates are made of.
+    """
+    coordinates = (distance_feature.to(WIDE)[distance] * query_scale.to(WIDE)[..., None]).unique()
+    gaps = coordinates.diff()
+    middles = (coordinates[:-1] + gaps / 2)[gaps > 4 * NEAR]
+    if not len(middles):
+        return knots
+    is_near = (knots - _nearest(knots, coordinates)).abs() < NEAR
+    return torch.where(is_near, _nearest(knots, middles), knots)
+
+
+def _nearest(x: Tensor, candidates: Tensor) -> Tensor:
+    """Return for each number of x the nearest of the candidates, which are sorted."""
+    above = torch.searchsorted(candidates, x).clamp(1, len(candidates) - 1)
+    low, high = candidates[above - 1], candidates[above]
+    return torch.where(x - low < high - x, low, high)
 
 
 def main() -> None:

@@ -33,6 +33,7 @@ from lengthwise.attention.fused.gpu.parts import (
 from lengthwise.attention.fused.gpu.visits import (
     _loop_bounds,
     _occurs,
+    _stages,
     _tile_entry,
     _visible_key_blocks,
     _visible_query_blocks,
@@ -118,7 +119,7 @@ def key_gradients(
         head = kv_head * sizes.group + g
         for KIND in tl.static_range(4):
             if _occurs(tiles, bias, KIND):
-                for n in range(starts[KIND], ends[KIND]):
+                for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                     dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
                                                info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL, BM, BN, DIM,
@@ -251,7 +252,7 @@ def query_gradients(
     state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, rest, zeros64, zeros, zeros)
     for KIND in tl.static_range(4):
         if _occurs(tiles, bias, KIND):
-            for n in range(starts[KIND], stops[KIND]):
+            for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
                                        batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KIND,

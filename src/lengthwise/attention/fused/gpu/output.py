@@ -19,7 +19,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _tile_entry, _visible_key_blocks
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _stages, _tile_entry, _visible_key_blocks
 
 
 @triton.jit
@@ -86,7 +86,7 @@ def attend(
     state = (tl.zeros([BM, PADDED_DIM], tl.float32), row_sum, row_max)
     for KIND in tl.static_range(4):
         if _occurs(tiles, bias, KIND):
-            for n in range(starts[KIND], ends[KIND]):
+            for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 if KIND == GENERAL and tiles.order is None and bias.slope is not None:
                     info = (bias.segments - 1) * 256  # any segment

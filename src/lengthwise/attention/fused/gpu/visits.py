@@ -49,6 +49,16 @@ def _occurs(tiles, bias, KIND: tl.constexpr):
         return True
 
 
+@triton.constexpr_function
+def _stages(KIND: int) -> int | None:
+    """Return the stages of the pipeline of a kind's loop; None is what the kernel was launched with.
+
+    Triton (seen in 3.6.0 and 3.7.1) loads the next tile into the buffer of the present one before the branches of a loop have read
+    it. Only the loops of GENERAL tiles have branches with products of matrices (`_masked_dot`).
+    """
+    return 1 if KIND == GENERAL else None
+
+
 @triton.jit
 @no_type_check
 def _only_indices_matter(bias, tokens):
