@@ -96,9 +96,11 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
 def test_blocks_of_distances_fit_into_those_of_queries():
     for dtype in gpu.DTYPES:
         for wide in (16, 32, 64, 128, 256):
-            _, _, queries, distances = gpu.blocks(dtype, wide, False)
-            assert distances.queries == distances.keys
-            assert queries.queries % distances.queries == queries.keys % distances.keys == 0
+            for form in ("none", "table", "segments"):
+                _, _, queries, distances = gpu.blocks(dtype, wide, form)
+                assert distances.queries == distances.keys
+                if form != "segments":
+                    assert queries.queries % distances.queries == queries.keys % distances.keys == 0
 
 
 # ---- on a GPU

@@ -20,6 +20,7 @@ from torch import Tensor
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
 from lengthwise.attention.fused.gpu.distances import fixed_point_for, sum_dtype, write_bias_gradients
 
@@ -36,35 +37,7 @@ def missing() -> str | None:
 missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see native.missing
 
 
-# Block sizes of the four kernels (output; gradients of keys, of queries, of distances) by the head dim padded to a power of two.
-# Blocks of distances are square, and both sides of the blocks of queries are multiples of them (see tiles.by_distance). They were
-# chosen so that the loops of most tiles need almost no local memory on sm_90 (benchmarks/gpu_code.py). They were not timed.
-_HALF = {
-    64: (Blocks(128, 64, 8, 3), Blocks(32, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
-    128: (Blocks(128, 64, 8, 2), Blocks(32, 128, 8, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
-    256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
-}
-# Gradients of queries and of distances with segments, which need more registers. They have no FAR tiles, so the sides need not be
-# multiples.
-_HALF_SEGMENTS = {
-    64: (Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
-    128: (Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
-    256: (Blocks(16, 64, 8, 2), Blocks(64, 64, 8, 1)),
-}
-_SINGLE = {
-    64: (Blocks(32, 32, 4, 2), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
-    128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
-    256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
-}
 MAX_DECODING_QUERIES = 16  # up to here there are no lists of tiles, and the keys are split among programs
-
-
-def blocks(dtype: torch.dtype, padded_dim: int, has_segments: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
-    """Return the block sizes of the kernels: output, and gradients of keys, of queries and of distances."""
-    padded_dim = max(padded_dim, 64)
-    if dtype == torch.float32:
-        return _SINGLE[padded_dim]
-    return (*_HALF[padded_dim][:2], *_HALF_SEGMENTS[padded_dim]) if has_segments else _HALF[padded_dim]
 
 
 def _busy_programs(device: torch.device) -> int:
@@ -96,7 +69,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     if not out.numel():
         return out, lse
     call = Call(q, k, v, arguments)
-    size = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)[0]
+    size = blocks(call.q.dtype, call.padded_dim, call.case.form)[0]
     count, splits = -(-call.queries // size.queries), 1
     is_decoding = call.queries <= MAX_DECODING_QUERIES
     if is_decoding:
@@ -107,7 +80,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     if splits > 1:
         partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
         partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
-    lists = tiles.by_queries(call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
+    lists = tiles.lists(tiles.by_queries, call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
     attend[(call.batch * call.heads * count * splits,)](
         *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.sink, call.bias, call.tokens, call.tiles(lists),
         call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
@@ -144,7 +117,7 @@ def backward(
         needs.sink and call.sink is not None,
     )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
-    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.biases.segments is not None)
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads
 
@@ -156,7 +129,7 @@ def backward(
     )  # fmt: skip
 
     size = by_queries
-    lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
+    lists = tiles.lists(tiles.by_queries, case, size.queries, size.keys) if call.needs_lists else None
     has_positions = case.geometry.position_q is not None
     scatter_rows = needs.rows and has_positions
     fixed_point = None
@@ -185,7 +158,7 @@ def backward(
 
     size = by_keys
     count = -(-call.keys // size.keys)
-    lists = tiles.by_keys(case, size.queries, size.keys) if call.needs_lists else None
+    lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
     key_gradients[(call.batch * k.shape[1] * count,)](
         *head_views, call.view(dk), call.view(dv), lse, delta, call.bias, call.tokens, call.tiles(lists), call.sizes,
         **call.factors, scale=call.kernel_scale, blocks=count, **call.constants, BM=size.queries, BN=size.keys,

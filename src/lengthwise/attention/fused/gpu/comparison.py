@@ -16,6 +16,7 @@ from lengthwise.attention.backends.reference import Reference
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.attention.fused.gpu.call import padded
+from lengthwise.attention.fused.gpu.tiles import BiasForm
 from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
@@ -88,7 +89,9 @@ class Call:
 
     def __init__(self, form: Form, biases: tuple[str, ...], shape: Shape) -> None:
         dtype: torch.dtype = getattr(torch, form.dtype)
-        blocks = gpu.blocks(dtype, padded(form.dim), bool(SEGMENT_COUNTS.keys() & set(biases)))
+        has_segments, has_table = (bool(names & set(biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors"}))
+        bias_form: BiasForm = "segments" if has_segments else "table" if has_table else "none"
+        blocks = gpu.blocks(dtype, padded(form.dim), bias_form)
         block = max(max(size.queries, size.keys) for size in blocks)
         keys = int(shape.keys * block) + 5
         queries = keys if shape.queries is None else int(shape.queries * block) + 1

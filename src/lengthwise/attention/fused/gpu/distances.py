@@ -51,7 +51,7 @@ def write_bias_gradients(
     case, biases, (b, h, _) = call.case, call.case.biases, lse.shape
     dtable, dslope, dintercept, dfeature = gradients[3:7]
     coarse, size = sizes
-    order, stops, below = tiles.by_distance(case, size.queries, (coarse.queries, coarse.keys))
+    order, stops, below = tiles.lists(tiles.by_distance, case, size.queries, (coarse.queries, coarse.keys))
     lines, block = order.shape[1], size.queries
     slots = 1 if biases.segments is None or case.many_segments else padded(biases.segments.slope.shape[1])
     regular = None if case.geometry.position_q is None else _regular(case)

@@ -7,6 +7,7 @@ computed on the device without waiting for it.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,8 @@ from lengthwise.attention.fused.arguments import Biases, Geometry, Rows
 CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
 MAX_LISTED_KNOTS = 64  # up to this number of segments a tile checks its knots one by one
 _MAX_SORTED = 1 << 20  # tiles that are sorted together
+
+BiasForm = Literal["none", "table", "segments"]  # what the kernels are compiled for; `rows` count as a table
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,47 @@ class Case:
         return segments is not None and segments.slope.shape[1] > MAX_LISTED_KNOTS
 
     @property
+    def form(self) -> BiasForm:
+        if self.biases.segments is not None:
+            return "segments"
+        return "table" if self.has_bias else "none"
+
+    @property
+    def layout(self) -> "Layout | None":
+        """All that determines the lists of tiles; None if the contents of tensors do."""
+        (table, first, segments), (rows, rows_first), geometry = self.biases, self.rows, self.geometry
+        if segments is not None or any(isinstance(x, Tensor) for x in geometry):
+            return None
+        stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
+        widths = tuple(None if x is None else x.shape[-1] for x in (table, rows))
+        return Layout(self.queries, self.keys, self.device, geometry, *widths, first, rows_first, stream)
+
+    @property
     def batch(self) -> int:
         """The number of rows of the batch that have lists of their own: 1 if all share them."""
         segments, (position_q, position_k, documents, *_) = self.biases.segments, self.geometry
         tensors = (position_q, position_k, documents, None if segments is None else segments.query_scale)
         return max((len(x) for x in tensors if x is not None), default=1)
+
+
+class Layout(NamedTuple):
+    """The numbers that determine the lists of tiles of a case without segments, positions and documents."""
+
+    queries: int
+    keys: int
+    device: torch.device
+    geometry: Geometry
+    table: int | None  # its entries
+    rows: int | None
+    first: int
+    rows_first: int
+    stream: int  # the CUDA stream on which the lists are computed and used
+
+    def case(self) -> Case:
+        """Return a case with these numbers, whose tables have no contents."""
+        table, rows = (None if n is None else torch.empty(1, n, device="meta") for n in (self.table, self.rows))
+        biases, rows_bias = Biases(table, self.first), Rows(rows, self.rows_first)
+        return Case(biases, rows_bias, self.geometry, self.queries, self.keys, self.device)
 
 
 Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
@@ -172,6 +211,23 @@ def sort(
         parts.append(((sorted_ & 0x7FFFFFFF).to(torch.int32), ends.to(torch.int32)))
     order, ends = (torch.cat([part[n] for part in parts], 1) if len(parts) > 1 else parts[0][n] for n in (0, 1))
     return order, ends
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
+    return build(layout.case(), *sizes)
+
+
+def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
+    """Return build(case, *sizes), where `build` is by_queries, by_keys or by_distance.
+
+    The lists of the last layouts are kept, because some hundred small operations compute them. They are not kept where a CUDA
+    graph is captured, because there they have no contents before the graph runs.
+    """
+    layout = case.layout
+    if layout is None or (case.device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        return build(case, *sizes)
+    return _remembered(build, layout, *sizes)
 
 
 def by_queries(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,44 @@
+"""The block sizes of the Triton kernels: output, and gradients of keys, of queries and of distances.
+
+Blocks of distances are square. Without segments, both sides of the blocks of queries are multiples of them (see tiles.by_distance);
+with segments there are no FAR tiles, so they need not be.
+
+Those of half precision with 64 and 128 dims are the fastest of some 20 combinations on an H200, at 8,192 tokens. The others were
+chosen so that the loops of most tiles need almost no local memory on sm_90 (benchmarks/gpu_code.py), and were not timed.
+"""
+
+import torch
+
+from lengthwise.attention.fused.gpu.call import Blocks
+from lengthwise.attention.fused.gpu.tiles import BiasForm
+
+Sizes = tuple[Blocks, Blocks, Blocks, Blocks]
+
+_HALF: dict[int, dict[BiasForm, Sizes]] = {
+    64: {
+        "none": (Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(128, 64, 4, 2), Blocks(64, 64, 4, 1)),
+        "table": (Blocks(128, 64, 4, 2), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
+        "segments": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 1)),
+    },
+    128: {
+        "none": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 1)),
+        "table": (Blocks(64, 64, 4, 3), Blocks(32, 64, 4, 2), Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 1)),
+        "segments": (Blocks(64, 64, 4, 3), Blocks(32, 64, 4, 2), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 1)),
+    },
+    256: {
+        "none": (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        "table": (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        "segments": (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(16, 64, 8, 2), Blocks(64, 64, 8, 1)),
+    },
+}
+_SINGLE: dict[int, Sizes] = {
+    64: (Blocks(32, 32, 4, 2), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
+}
+
+
+def blocks(dtype: torch.dtype, padded_dim: int, form: BiasForm) -> Sizes:
+    """Return the block sizes for a dtype, a head dim padded to a power of two, and the form of the bias."""
+    dim = max(padded_dim, 64)
+    return _SINGLE[dim] if dtype == torch.float32 else _HALF[dim][form]
