@@ -4,10 +4,10 @@
 
 First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is measured.
 Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward and backward. All
-parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events in
-the order A, X, A on random inputs; the figures are the median and the 10th and 90th percentile of the ratios. Denominators are
-our kernel without encoding, and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory is the
-peak above the memory of the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048
+parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events around
+CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs; the figures are the median and the 10th
+and 90th percentile of the ratios. Denominators are our kernel without encoding, and the fastest backend of torch's
+scaled_dot_product_attention without encoding. Memory is the peak above the memory of the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048
 tokens, training at 32,768 tokens, a forward pass at 131,072, and one decoding step with a cache of 32,768.
 """
 
@@ -29,14 +29,24 @@ from lengthwise.attention.fused import gpu
 from lengthwise.encodings import ENCODINGS
 from lengthwise.span import Span
 
-NAMES = ("ALiBi", "T5", "KerpleLog", "Sandwich", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
+NAMES = (
+    "ALiBi",
+    "T5",
+    "KerpleLog",
+    "Sandwich",
+    "FIRE:hidden_layers=1",
+    "FIRE",
+    "FIRE:activation=gelu",
+    "Sinks",
+    "Shaw:values=false",
+)
 OURS = "NoPE"
 TORCH = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
 }
-BATCH, HEADS = 4, 16
+BATCH, HEADS, CALLS = 4, 16, 4
 LIMITS = {
     "ALiBi": 1.08,
     "T5": 1.12,
@@ -121,10 +131,11 @@ class Eager(Attention):
 def milliseconds(action: Callable[[], None]) -> float:
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
-    action()
+    for _ in range(CALLS):
+        action()
     stop.record()
     stop.synchronize()
-    return start.elapsed_time(stop)
+    return start.elapsed_time(stop) / CALLS
 
 
 def ratio(base: Callable[[], None], other: Callable[[], None], pairs: int) -> dict[str, float]:

@@ -80,7 +80,11 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     if splits > 1:
         partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
         partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
-    lists = tiles.lists(tiles.by_queries, call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
+    lists = (
+        tiles.lists(tiles.by_queries, call.case, size.queries, size.keys)
+        if call.needs_lists and not is_decoding
+        else None
+    )
     attend[(call.batch * call.heads * count * splits,)](
         *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.sink, call.bias, call.tokens, call.tiles(lists),
         call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,

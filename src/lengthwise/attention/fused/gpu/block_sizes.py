@@ -16,8 +16,8 @@ Sizes = tuple[Blocks, Blocks, Blocks, Blocks]
 
 _HALF: dict[int, dict[BiasForm, Sizes]] = {
     64: {
-        "none": (Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(128, 64, 4, 2), Blocks(64, 64, 4, 1)),
-        "table": (Blocks(128, 64, 4, 2), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
+        "none": (Blocks(64, 128, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 3)),
+        "table": (Blocks(128, 64, 4, 2), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 3)),
         "segments": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 4, 1)),
     },
     128: {
