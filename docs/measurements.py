@@ -44,6 +44,24 @@ LABELS = {
     "T5 + FIRE": "T5 and FIRE",
     "T5 + Shaw:values=false": "T5 and Shaw, keys only",
 }
+GPU_LABELS = {
+    "torch flash": "PyTorch's flash attention, no encoding",
+    "torch cudnn": "PyTorch's cuDNN attention, no encoding",
+    "torch efficient": "PyTorch's memory-efficient attention, no encoding",
+    "Sinks": "sinks",
+}
+GPU_FORMS = {  # of tests/attention/fused/gpu_cases.py
+    "none": "none",
+    "table": "a table of all distances",
+    "short": "a table of few distances",
+    "pieces": "7 segments",
+    "pieces short": "7 segments and a table of few distances",
+    "many": "200 segments",
+    "crooked pieces": "7 segments, of a feature that is not monotonic",
+    "rows": "products with vectors of few distances",
+    "wide rows shared": "products with vectors of all distances, shared by heads",
+    "pieces table": "7 segments and a table, head dimensions 1 to 256",
+}
 Rows = list[list[str]]
 TABLES: dict[str, Callable[[Path], str]] = {}
 
@@ -80,7 +98,8 @@ def as_markdown(rows: Rows) -> str:
 def origin(file: str) -> str:
     """Return one line that says where the figures of a file come from."""
     made = stored(file)["made"]
-    processor = f"{made['processor']}, " if made["processor"] else ""
+    device = made.get("gpu") or made["processor"]
+    processor = f"{device}, " if device else ""
     return (
         f"*Source: [{file}.json](../benchmarks/results/{file}.json); {processor}torch {made['torch']}, {made['date']}, "
         f"commit {made['commit'] or made['recorded_in']}; `{made['command']}`*"
@@ -273,7 +292,39 @@ def blocked_attention(figures: dict[str, Any]) -> Rows:
     return rows
 
 
-# ---- GPU kernels, which have not run on a GPU -------------------------------------------------------------------
+# ---- GPU kernels ------------------------------------------------------------------------------------------------
+
+
+@table("gpu_attention")
+def gpu_attention(figures: dict[str, Any]) -> Rows:
+    dims, passes = ("64 dims", "128 dims"), {"forward": "forward", "backward": "forward and backward"}
+    rows = [["encoding", *(f"{text}, {dim}" for dim in dims for text in passes.values()), "peak memory, 64 dims"]]
+    rows.append([label("NoPE"), *["1.00"] * 5])
+    for name, entry in figures[dims[0]].items():
+        if isinstance(entry, dict):
+            medians = [figures[dim][name][what]["median"] for dim in dims for what in passes]
+            rows.append([GPU_LABELS.get(name, label(name)), *map(figure, medians), figure(entry["memory"])])
+    return rows
+
+
+@table("gpu_attention")
+def gpu_lengths(figures: dict[str, Any]) -> Rows:
+    rows = [["what", "time, relative", "MiB"]]
+    for name, value in figures["lengths"].items():
+        is_ratio = isinstance(value, dict)
+        text = name.removesuffix(", MiB").removesuffix(", of ours")
+        rows.append([text, figure(value["median"]) if is_ratio else "", "" if is_ratio else f"{value:,.0f}"])
+    return rows
+
+
+@table("gpu_attention")
+def gpu_agreement(figures: dict[str, Any]) -> Rows:
+    dtypes = ("float32", "bfloat16", "float16")
+    forms = dict.fromkeys(name.split(" ", 1)[1] for name in figures["errors"])
+    rows = [["form of the bias", *dtypes]]
+    for form in forms:
+        rows.append([GPU_FORMS[form], *(f"{figures['errors'][f'{dtype} {form}']:.1e}" for dtype in dtypes)])
+    return rows
 
 
 @table("gpu_errors-128", "gpu_errors-1024")
