@@ -32,7 +32,7 @@ _HALF: dict[int, dict[BiasForm, Sizes]] = {
     },
 }
 _SINGLE: dict[int, Sizes] = {
-    64: (Blocks(32, 32, 4, 2), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    64: (Blocks(32, 32, 4, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
     128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
     256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
 }
