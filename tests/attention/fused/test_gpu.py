@@ -76,7 +76,11 @@ def test_machine_code(form, dim, dtype, monkeypatch):
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):
     gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch) if gpu.missing() is None else pytest.skip(str(gpu.missing()))
-    good = {"shared memory": 1024, "pipelined loops with branches": 0, "loops": {"CLEAN": {"tensor cores": 8, "spills": 0}}}
+    good = {
+        "shared memory": 1024,
+        "pipelined loops with branches": 0,
+        "loops": {"CLEAN": {"tensor cores": 8, "spills": 0}},
+    }
 
     def said(dim=64, dtype=torch.bfloat16, form="none", **other):
         return "; ".join(gpu_code.problems({**good, **other}, "key_gradients", form, dim, dtype))

@@ -213,7 +213,7 @@ def sort(
     return order, ends
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
     return build(layout.case(), *sizes)
 
@@ -221,8 +221,8 @@ def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
 def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
     """Return build(case, *sizes), where `build` is by_queries, by_keys or by_distance.
 
-    The lists of the last layouts are kept, because some hundred small operations compute them. They are not kept where a CUDA
-    graph is captured, because there they have no contents before the graph runs.
+    The last 16 lists are kept, because some hundred small operations compute one. They are not kept where a CUDA graph is captured,
+    because there they have no contents before the graph runs.
     """
     layout = case.layout
     if layout is None or (case.device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
