@@ -131,6 +131,11 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         return cls.features is not PositionEncoding.features
 
     @classmethod
+    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
+        """Return sizes of a model at which `check` constructs the encoding with these settings."""
+        return NOMINAL_SIZES
+
+    @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Return `settings`, or raise `ConfigError` if the constructor rejects them.
 
@@ -138,7 +143,7 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         """
         try:
             with torch.device("meta"):
-                cls(**from_context(cls, NOMINAL_SIZES), **settings)
+                cls(**from_context(cls, cls.nominal_sizes(settings)), **settings)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(

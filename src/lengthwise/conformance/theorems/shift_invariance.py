@@ -42,7 +42,7 @@ def allowed(case: EncodingCase, shift: int) -> float:
         modifiers.product, PiecewiseRotation
     ):  # the bound of the rotation with the largest one, for every pair
         return max(_allowed(encoding, rotation) for rotation in modifiers.product.rotations)
-    if modifiers.rotation is None:
+    if not isinstance(modifiers.rotation, Rotation):
         return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
     return _allowed(encoding, modifiers.rotation)
 
