@@ -188,7 +188,7 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
     if isinstance(getattr(few.rotation, "gain_q", None), Tensor) and encoding.gain(torch.tensor(1)) is None:
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
-        assert rotation is not None
+        assert isinstance(rotation, forms.Rotation)
         result["gain"] = {"query": _listed(rotation.gain_q[0, 0]), "key": _listed(rotation.gain_k[0, 0])}  # type: ignore[index]
     if encoding.depends_on_length():
         result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))

@@ -44,7 +44,9 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
     for matrix in () if matrices is None else matrices.tensors:
         if (dims := matrix.shape[3] * matrix.shape[4]) > q.shape[3]:
             whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
-            raise ConfigError(f"MatrixRotation{whose} rotates {dims} dims; it must be at most {q.shape[3]}, the head dim")
+            raise ConfigError(
+                f"MatrixRotation{whose} rotates {dims} dims; it must be at most {q.shape[3]}, the head dim"
+            )
 
 
 def _require_rotation(rotation: Rotation, encoding: str | None, mask: Mask, q: Tensor) -> None:

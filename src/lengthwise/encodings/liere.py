@@ -1,5 +1,6 @@
 """LieRE: blocks of each head rotate in several dimensions at once, by learned matrices."""
 
+import functools
 import math
 from typing import Any, ClassVar
 
@@ -13,6 +14,10 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, MatrixRotation, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import shown
+
+MAX_POSITIONS = (
+    2**40
+)  # the error of a rotation grows with the position, and far beyond this number it is not even finite
 
 
 class LieRE(PositionEncoding):
@@ -28,9 +33,9 @@ class LieRE(PositionEncoding):
     this ID on every axis.
 
     Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512 positions, 4 heads
-    of 64 dims and m = 8, and several times as much in training. If axes are equal and tokens are no fewer than positions, only the
-    exponentials of position 1 are computed, and the others are their powers. Otherwise every token has exponentials of its own,
-    which take much longer.
+    of 64 dims and m = 8, and several times as much in training. If the axes of every token are equal, and positions are below
+    twice the number of tokens, few exponentials are computed, and the rotations are their products. Otherwise every token has
+    exponentials of its own, which take longer.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -41,17 +46,16 @@ class LieRE(PositionEncoding):
     and leaves dimensions after the last whole block unrotated; here `block` has to divide the dimensions of a head. It does not
     rotate the class token, which is position 0 on every axis.
 
-    >>> liere = LieRE(num_heads=1, head_dim=2, block=2, axes=1, unit=1.0)
+    >>> liere = LieRE(num_heads=1, head_dim=2, block=2, unit=1.0)
     >>> _ = liere.generators.data.fill_(math.pi / 2)                      # a quarter turn for each position
     >>> liere.matrices(torch.tensor([[3]]), None).detach().round().int().tolist()
     [[[[[[0, -1], [1, 0]]]]]]
     """
 
     shared_across_layers: ClassVar[bool] = False
-    shift_invariant: ClassVar[bool] = False  # unless all rotations commute
-    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"block": (2, 4), "axes": (1, 3), "unit": (1.0,)}
+    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"block": (2, 4), "axes": (2, 3), "unit": (1.0,)}
 
-    def __init__(self, *, num_heads: int, head_dim: int, axes: int = 2, block: int = 8, unit: float = 14.0):
+    def __init__(self, *, num_heads: int, head_dim: int, axes: int = 1, block: int = 8, unit: float = 14.0):
         super().__init__()
         require_positive_int("LieRE", axes=axes, block=block)
         require_positive("LieRE", unit=unit)
@@ -60,7 +64,7 @@ class LieRE(PositionEncoding):
         if block < 2 or head_dim % block:
             raise ConfigError(f"LieRE: block must be at least 2 and divide head_dim, {head_dim}, got {shown(block)}")
         self.head_dim, self.num_axes, self.block, self.unit = head_dim, axes, block, unit
-        self.shift_invariant = axes == 1 or block == 2  # type: ignore[misc]
+        self.shift_invariant = axes == 1 or block == 2  # type: ignore[misc]  # otherwise rotations do not commute
         above_diagonal = block * (block - 1) // 2
         self.generators = nn.Parameter(2 * math.pi * torch.rand(axes, num_heads, head_dim // block, above_diagonal))
 
@@ -79,42 +83,42 @@ class LieRE(PositionEncoding):
         return (upper - upper.mT) / self.unit
 
     def matrices(
-        self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None, table_length: int | None = None
+        self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None, table: Tensor | None = None
     ) -> Float[Tensor, "b h t n m m"]:
         """Return the rotation of every token, head and block.
 
-        `axes` is None if all axes of a token are its position ID. `table_length`: all position IDs are below it, and the rotations
-        of all of them may be computed; None: compute only those of `positions`.
+        `axes` is None if all axes of a token are its position ID. `table` may have the rotations of all positions then.
         """
-        skew = self.skew()[:, :, None]
-        if axes is not None:
-            x = axes.to(skew.dtype)[:, None, :, None, None, None]
-            return torch.linalg.matrix_exp(sum(x[..., axis] * of_axis for axis, of_axis in enumerate(skew)))
-        skew = skew.sum(0)
-        if table_length is not None:
-            table = _powers(torch.linalg.matrix_exp(skew), table_length)
+        if table is not None:
             return table.index_select(1, positions.flatten()).unflatten(1, positions.shape).transpose(0, 1)
-        return torch.linalg.matrix_exp(positions.to(skew.dtype)[:, None, :, None, None, None] * skew)
+        x = (positions[..., None] if axes is None else axes).to(table_dtype(positions.device))
+        skew = self.skew()[:, :, None]
+        exponents = [
+            x[:, None, :, None, None, None, axis] * of_axis
+            for axis, of_axis in enumerate(skew.sum(0, keepdim=True) if axes is None else skew)
+        ]
+        return torch.linalg.matrix_exp(functools.reduce(torch.add, exponents))
+
+    def table(self, length: int) -> Float[Tensor, "h length n m m"]:
+        """Return the rotations of positions 0 ... length - 1, each equal on all axes, from few exponentials.
+
+        A position is 32 a + b with b below 32, and its rotation is the product of those of 32 a and b.
+        """
+        positions = torch.arange(32, device=self.generators.device)[None]
+        near = self.matrices(positions, None)[0]
+        far = self.matrices(32 * torch.arange((length + 31) // 32, device=positions.device)[None], None)[0]
+        return (far[:, :, None] @ near[:, None]).flatten(1, 2)[:, :length]
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        matrix_k = self.matrices(span.k, span.axes_k, _table_length(span, span.k))
-        if span.consecutive and span.q.shape == span.k.shape:
-            return AttentionModifiers(rotation=MatrixRotation(matrix_k, matrix_k))
-        matrix_q = self.matrices(span.q, span.axes_q, _table_length(span, span.q))
+        if not torch.compiler.is_compiling() and span.length > MAX_POSITIONS:
+            raise ConfigError(
+                "LieRE: positions must be below 2^40, because rotations of higher ones have few correct digits, got "
+                f"{span.length - 1}; subtract the first position from all"
+            )
+        # A compiled graph does not know the length unless positions are consecutive.
+        is_dense = span.consecutive or (not torch.compiler.is_compiling() and span.length <= 2 * span.k.numel())
+        table = self.table(span.length) if is_dense and span.axes_k is None else None
+        matrix_k = self.matrices(span.k, span.axes_k, table)
+        same = span.consecutive and span.q.shape == span.k.shape
+        matrix_q = matrix_k if same else self.matrices(span.q, span.axes_q, table)
         return AttentionModifiers(rotation=MatrixRotation(matrix_q, matrix_k))
-
-
-def _table_length(span: Span, positions: Tensor) -> int | None:
-    """Return the length of a table of all position IDs; None if it is unknown, or longer than the tokens are many."""
-    if torch.compiler.is_compiling() and not span.consecutive:
-        return None
-    return span.length if span.length <= positions.numel() else None
-
-
-def _powers(matrix: Float[Tensor, "h 1 n m m"], count: int) -> Float[Tensor, "h count n m m"]:
-    """Return the powers 0 ... count - 1 of matrices: of one position's rotation, the rotations of all positions."""
-    powers, step = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand_as(matrix), matrix
-    while powers.shape[1] < count:
-        powers = torch.cat([powers, powers @ step], 1)
-        step = step @ step
-    return powers[:, :count]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -46,7 +45,9 @@ class MatrixRotation(TokenRotation):
         angles = torch.linalg.eigvals(matrices).angle().sort(-1, descending=True).values
         return angles[:, : matrices.shape[-1] // 2].flatten().sort(descending=True).values
 
-    def select(self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None) -> Self:
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "MatrixRotation":
         return replace(self, matrix_q=selected(select_q, self.matrix_q), matrix_k=selected(select_k, self.matrix_k))
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -13,11 +13,19 @@ from torch.nn.functional import softplus
 from lengthwise.values import ConfigError
 
 
+@dataclass(frozen=True)
 class TokenRotation(ABC):
     """Base class of rotations: every query and every key is multiplied by a matrix that belongs to its token and head."""
 
-    polar: bool = False  # whether rotated vectors have twice as many dims
-    bidirectional: bool = True
+    @property
+    def polar(self) -> bool:
+        """Whether rotated vectors have twice as many dims."""
+        return False
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the rotation is defined for keys after the query."""
+        return True
 
     @property
     @abstractmethod
@@ -38,7 +46,9 @@ class TokenRotation(ABC):
         """Return the rotated keys."""
 
     @abstractmethod
-    def select(self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None) -> Self:
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "TokenRotation":
         """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
 
         None leaves that side unrotated.
@@ -53,11 +63,11 @@ class TokenRotation(ABC):
         heads, groups = tensors[0].shape[1], self.key_groups
         return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
 
-    def keys_from(self, start: int) -> Self:
+    def keys_from(self, start: int) -> "TokenRotation":
         """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
         return self.select(None, lambda x: x[:, :, start:])
 
-    def queries_only(self) -> Self:
+    def queries_only(self) -> "TokenRotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
         return self.select(lambda x: x, None)
 
@@ -154,7 +164,9 @@ class Rotation(TokenRotation):
             self._factor_cache[key] = _factors(cos_sin, self.layout)
         return self._factor_cache[key]
 
-    def select(self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None) -> Self:
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "Rotation":
         """Return the rotation of some of the queries and keys; see `TokenRotation.select`.
 
         Cosines and sines that this rotation has computed are selected, too.
