@@ -144,6 +144,12 @@ def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None
     assert "\n" not in str(error.value)
 
 
+def test_positions_with_more_axes_than_it_has() -> None:
+    q, k, v = torch.randn(3, 1, 2, GRID.shape[1], 16, dtype=torch.float64)
+    with pytest.raises(ConfigError, match=r"pass positions \[batch, tokens\], or use LieRE\(axes=2\)$"):
+        attend(q, k, v, liere(), tokens=TokenInfo(GRID))
+
+
 def test_settings_that_fit_other_heads_than_the_nominal_ones() -> None:
     assert choose(LieRE, block=6).label == "LieRE(block=6)"
     with pytest.raises(ConfigError, match="block must be at least 2"):

@@ -35,7 +35,7 @@ class LieRE(PositionEncoding):
     Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512 positions, 4 heads
     of 64 dims and m = 8, and several times as much in training. If the axes of every token are equal, and positions are below
     twice the number of tokens, few exponentials are computed, and the rotations are their products. Otherwise every token has
-    exponentials of its own, which take longer.
+    exponentials of its own, which take longer; so it does in a compiled graph with position IDs.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -99,15 +99,16 @@ class LieRE(PositionEncoding):
         ]
         return torch.linalg.matrix_exp(functools.reduce(torch.add, exponents))
 
-    def table(self, length: int) -> Float[Tensor, "h length n m m"]:
-        """Return the rotations of positions 0 ... length - 1, each equal on all axes, from few exponentials.
+    def table(self, length: int) -> Float[Tensor, "h positions n m m"]:
+        """Return the rotations of positions 0 ... `length` or more, each equal on all axes, from few exponentials.
 
         A position is 32 a + b with b below 32, and its rotation is the product of those of 32 a and b.
         """
-        positions = torch.arange(32, device=self.generators.device)[None]
-        near = self.matrices(positions, None)[0]
-        far = self.matrices(32 * torch.arange((length + 31) // 32, device=positions.device)[None], None)[0]
-        return (far[:, :, None] @ near[:, None]).flatten(1, 2)[:, :length]
+        device = self.generators.device
+        near = self.matrices(torch.arange(32, device=device)[None], None)[0]
+        # Never a single one, for which torch.compile would make another graph.
+        far = self.matrices(32 * torch.arange(length // 32 + 2, device=device)[None], None)[0]
+        return (far[:, :, None] @ near[:, None]).flatten(1, 2)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         if not torch.compiler.is_compiling() and span.length > MAX_POSITIONS:
