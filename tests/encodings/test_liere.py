@@ -54,7 +54,7 @@ def test_matrices_of_far_positions_are_rotations(block: int) -> None:
 
 @torch.no_grad()
 def test_attention_at_the_highest_position_ids_is_finite() -> None:
-    (q, k, v), encoding = torch.randn(3, 1, 2, 3, 16), LieRE(num_heads=2, head_dim=16, unit=1.0)
+    (q, k, v), encoding = torch.randn(3, 1, 2, 3, 16), LieRE(num_heads=2, head_dim=16, unit=4.0)
     highest = torch.tensor([[0, 2**40 - 2, 2**40 - 1]])
     assert attend(q, k, v, encoding, tokens=TokenInfo(highest)).isfinite().all()
     with pytest.raises(ConfigError, match=r"LieRE: positions must be below 2.40, .*, got 1099511627776; subtract"):
@@ -135,7 +135,7 @@ def test_autocast_does_not_round_the_rotation() -> None:
         ({"block": 1}, "LieRE: block must be at least 2 and divide head_dim, 16, got 1"),
         ({"block": 0}, "LieRE: block must be a whole number of at least 1"),
         ({"axes": 0}, "LieRE: axes must be a whole number of at least 1"),
-        ({"unit": 0.5}, "LieRE: unit must be at least 1 position, got 0.5"),
+        ({"unit": 3.5}, "LieRE: unit must be at least 4 positions, got 3.5"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:

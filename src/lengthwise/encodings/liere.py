@@ -46,21 +46,21 @@ class LieRE(PositionEncoding):
     and leaves dimensions after the last whole block unrotated; here `block` has to divide the dimensions of a head. It does not
     rotate the class token, which is position 0 on every axis.
 
-    >>> liere = LieRE(num_heads=1, head_dim=2, block=2, unit=1.0)
-    >>> _ = liere.generators.data.fill_(math.pi / 2)                      # a quarter turn for each position
+    >>> liere = LieRE(num_heads=1, head_dim=2, block=2, unit=4.0)
+    >>> _ = liere.generators.data.fill_(2 * math.pi)                      # a quarter turn for each position
     >>> liere.matrices(torch.tensor([[3]]), None).detach().round().int().tolist()
     [[[[[[0, -1], [1, 0]]]]]]
     """
 
     shared_across_layers: ClassVar[bool] = False
-    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"block": (2, 4), "axes": (2, 3), "unit": (1.0,)}
+    alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"block": (2, 4), "axes": (2, 3), "unit": (4.0,)}
 
     def __init__(self, *, num_heads: int, head_dim: int, axes: int = 1, block: int = 8, unit: float = 14.0):
         super().__init__()
         require_positive_int("LieRE", axes=axes, block=block)
         require_positive("LieRE", unit=unit)
-        if unit < 1:  # rotations of distant tokens would have few correct digits
-            raise ConfigError(f"LieRE: unit must be at least 1 position, got {shown(unit)}")
+        if unit < 4:  # rotations would begin so fast that those of position 10^6 are off by more than 1e-8
+            raise ConfigError(f"LieRE: unit must be at least 4 positions, got {shown(unit)}")
         if block < 2 or head_dim % block:
             raise ConfigError(f"LieRE: block must be at least 2 and divide head_dim, {head_dim}, got {shown(block)}")
         self.head_dim, self.num_axes, self.block, self.unit = head_dim, axes, block, unit
