@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from lengthwise import attend
-from lengthwise.attention import Mask, TokenInfo, plan
-from lengthwise.config import ConfigError, choose
+from lengthwise.attention import KVCache, Mask, TokenInfo, plan
+from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import LieRE, RoPEMixed
 from lengthwise.forms import AttentionModifiers, MatrixRotation
+from lengthwise.models import Decoder
 from lengthwise.span import Span
 
 GRID = torch.tensor([[[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [7, 3]]])
@@ -115,6 +116,19 @@ def test_when_products_depend_on_distances_alone(settings: dict[str, Any], posit
     assert float((moved - here).abs().max()) < 1e-11 if invariant else float((moved - here).abs().max()) > 1
     # A token's product with itself, and with tokens at the same position, is that without rotation.
     torch.testing.assert_close(moved.diagonal(dim1=2, dim2=3), here.diagonal(dim1=2, dim2=3), **EXACT)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@torch.no_grad()
+def test_steps_with_a_cache_equal_one_forward_pass_over_a_grid(heads: int) -> None:
+    """The cache has rotated keys of a single head, and unrotated ones of several."""
+    config = ModelConfig(d_model=16, num_layers=2, num_heads=heads)
+    torch.manual_seed(1)
+    model = Decoder(config, choose(LieRE, axes=2), vocab_size=9, output_size=9, train_length=8).double().eval()
+    assert model.encodings[0].modifiers(Span.of(2)).caches_rotated_keys == (heads == 1)
+    tokens, cache = torch.randint(9, (2, GRID.shape[1])), KVCache(2)
+    steps = [model(tokens[:, n : n + 2], positions=GRID[:, n : n + 2], cache=cache) for n in range(0, GRID.shape[1], 2)]
+    torch.testing.assert_close(torch.cat(steps, 1), model(tokens, positions=GRID), **EXACT)
 
 
 @torch.no_grad()
