@@ -34,6 +34,7 @@ FORMAT_OFF = "<!-- fmt: off -->"  # Markdown formatters must not change the exam
 # The cost of each form of `lengthwise.forms` in addition to attention itself: n tokens, h heads, d dimensions of a head.
 COSTS = {
     "Rotation": ("a cosine and a sine for each position and pair: O(n d)", "O(n h d)"),
+    "MatrixRotation": ("a matrix for each position, head and block of m dims: O(n h d m)", "O(n h d m)"),
     "ToeplitzBias": ("a table over distances: O(h n)", "O(h n²) additions"),
     "PiecewiseLinearBias": (
         "line segments, and a number for each distance and each query: O(n)",
@@ -156,7 +157,7 @@ class Entry:
             return "No position encoding"
         if forms <= {"QueryGain", "SinkLogit"}:
             return "Scale the logits, or change the softmax"
-        if forms <= {"Rotation", "QueryGain", "PiecewiseRotation"}:
+        if forms <= {"Rotation", "MatrixRotation", "QueryGain", "PiecewiseRotation"}:
             return "Rotate queries and keys"
         if forms <= {"ToeplitzBias", "PiecewiseLinearBias"} and not self.data["reads_content"]:
             return "Add a bias to the logits"
@@ -281,10 +282,8 @@ def _cost(entry: Entry) -> list[str]:
     notes += [
         f"Not supported by `{name}`: {reason}." for name, reason in data["backends"].items() if reason is not None
     ]
-    if set(data["forms"]) - {
-        "Rotation",
-        "QueryGain",
-    }:  # what the docstring of a backend says about the memory of biases
+    if set(data["forms"]) - {"Rotation", "MatrixRotation", "QueryGain"}:
+        # What the docstring of a backend says about the memory of biases.
         for name in data["backends"]:
             of_biases = re.search(r"^Memory: (.+?\.)(?=\s|$)", python.getdoc(BACKENDS[name]) or "", flags=re.M | re.S)
             if of_biases and data["backends"][name] is None:

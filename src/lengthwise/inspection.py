@@ -51,9 +51,9 @@ def inspect(
     class's declarations, the `forms` of its modifiers, and `backends` {name: None, or why it is unsupported}. If they apply,
     it also has:
 
-    - `frequencies` [pair], in radians per position at length N, and `gain`, which multiplies q and k each. The gain is one
-      number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position (xPos). Encodings that
-      depend on the length also have `effective_length`, the length that they are scaled for at N, and `frequencies_trained`
+    - `frequencies` [pair] of the first head, in radians per position at length N, and `gain`, which multiplies q and k each. The
+      gain is one number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position (xPos). Encodings
+      that depend on the length also have `effective_length`, the length that they are scaled for at N, and `frequencies_trained`
       and `gain_trained`, the same at `train_length`.
     - `angles` [h][pair][position] in radians if the rotation depends on content. `angles_given` states the input (random, with
       `seed`).
@@ -188,7 +188,7 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
     if isinstance(getattr(few.rotation, "gain_q", None), Tensor) and encoding.gain(torch.tensor(1)) is None:
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
-        assert rotation is not None
+        assert isinstance(rotation, forms.Rotation)
         result["gain"] = {"query": _listed(rotation.gain_q[0, 0]), "key": _listed(rotation.gain_k[0, 0])}  # type: ignore[index]
     if encoding.depends_on_length():
         result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))
@@ -201,7 +201,9 @@ def _other_rotation(encoding: PositionEncoding, data: Data) -> Data:
     length = data["length"] if encoding.reads_content() else 2
     afford(data, length * (data["num_heads"] * data["head_dim"] + data["d_model"]))
     rotation = _modifiers(encoding, data, length).rotation
-    assert rotation is not None and rotation.angle_k is not None
+    if isinstance(rotation, forms.MatrixRotation):
+        return {"layout": "blocks", "frequencies": _listed(rotation.frequencies()), "gain": 1.0}
+    assert isinstance(rotation, forms.Rotation) and rotation.angle_k is not None
     layout = "polar" if rotation.polar else rotation.layout
     if encoding.reads_content():
         return {"layout": layout, "angles": _listed(rotation.angle_k[0].mT), "angles_given": _INPUT}

@@ -18,6 +18,7 @@ from lengthwise.forms import (
     HouseholderProduct,
     KeyBias,
     LogitTransform,
+    MatrixRotation,
     PiecewiseLinearBias,
     PiecewiseRotation,
     QueryGain,
@@ -29,8 +30,8 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 
 ALL = {
-    Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
-    RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct, GatedDistanceBias
+    Rotation, MatrixRotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias,
+    DenseBias, RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct, GatedDistanceBias
 }  # fmt: skip
 NEEDS_ROWS = {RelativeValues, LogitTransform, PiecewiseRotation, HouseholderProduct, DecayProduct}
 SERVED: dict[str, set[type]] = {

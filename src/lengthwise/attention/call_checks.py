@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention.arguments import transpose_hint, transposed
 from lengthwise.config import ConfigError, context_of
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers, DecayProduct, HouseholderProduct, num_heads
+from lengthwise.forms import AttentionModifiers, DecayProduct, HouseholderProduct, Rotation, num_heads
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -101,7 +101,11 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
         )
     rotation = modifiers.rotation
-    if rotation and rotation.angle_q is not None and (dims := rotation.dims(rotation.angle_q)) > q.shape[-1]:
+    if (
+        isinstance(rotation, Rotation)
+        and rotation.angle_q is not None
+        and (dims := rotation.dims(rotation.angle_q)) > q.shape[-1]
+    ):
         raise ConfigError(f"{name} rotates {dims} dims, and q has {q.shape[-1]}; use {name}(head_dim={q.shape[-1]})")
     head_dim = getattr(encoding, "head_dim", q.shape[-1])
     if head_dim != q.shape[-1]:  # it would silently rotate only the first dims

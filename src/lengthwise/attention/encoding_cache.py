@@ -122,9 +122,8 @@ class _Entry:
         modifiers = modifiers_of(encoding, Span.of(length, device=span.q.device))
         if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(modifiers)):
             return None
-        if (
-            modifiers.rotation
-        ):  # which then selects from these cosines and sines; those of other dtypes are computed at each step
+        if isinstance(modifiers.rotation, forms.Rotation):
+            # It then selects from these cosines and sines; those of other dtypes are computed at each step.
             for side in ("q", "k"):
                 modifiers.rotation.cos_sin(side, torch.float32)
         return cls(modifiers, length, span.q.device, [x for x in sources if x is not None])
@@ -168,9 +167,7 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
 
 def _by_position(modifiers: forms.AttentionModifiers) -> list[tuple[Tensor, int]]:
     """Return the tensors with an entry for each query or key, and the axis of these entries."""
-    r, tensors = modifiers.rotation, []
-    if r is not None:
-        tensors += [(x, 2) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
+    tensors = [(x, 2) for x in modifiers.rotation.tensors] if modifiers.rotation else []
     tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     return tensors if modifiers.gain is None else [*tensors, (modifiers.gain.gain, 2)]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import AttentionModifiers, PiecewiseRotation, Rotation
+from lengthwise.forms import AttentionModifiers, MatrixRotation, PiecewiseRotation, Rotation, TokenRotation
 from lengthwise.values import ConfigError
 
 _ANGLE_DTYPES = ("float32", "float64")  # lower precision or whole numbers would round the angle of a distant position
@@ -29,20 +29,27 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
         raise ConfigError(
             f"{modifiers.encoding or 'LogitTransform'} has no softmax, to which a sink could be added; omit the sinks"
         )
-    rotations, product = [modifiers.rotation], modifiers.product
+    rotations: list[TokenRotation | None] = [modifiers.rotation]
+    product = modifiers.product
     if isinstance(product, PiecewiseRotation):
         rotations, product = [*rotations, *product.rotations], None
     for rotation in rotations:
-        _require_rotation(rotation, modifiers.encoding, mask, q)
+        if isinstance(rotation, Rotation):
+            _require_rotation(rotation, modifiers.encoding, mask, q)
+    matrices = modifiers.rotation if isinstance(modifiers.rotation, MatrixRotation) else None
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
-    for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink, product):
+    for form in (*modifiers.terms, *modifiers.values, modifiers.gain, modifiers.sink, product, matrices):
         if form is not None:
             _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
+    for matrix in () if matrices is None else matrices.tensors:
+        if (dims := matrix.shape[3] * matrix.shape[4]) > q.shape[3]:
+            whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
+            raise ConfigError(
+                f"MatrixRotation{whose} rotates {dims} dims; it must be at most {q.shape[3]}, the head dim"
+            )
 
 
-def _require_rotation(rotation: Rotation | None, encoding: str | None, mask: Mask, q: Tensor) -> None:
-    if rotation is None:
-        return
+def _require_rotation(rotation: Rotation, encoding: str | None, mask: Mask, q: Tensor) -> None:
     whose = f" of {encoding}" if encoding else ""
     for side, tokens in (("q", mask.queries), ("k", mask.keys)):
         angle = getattr(rotation, f"angle_{side}")

@@ -14,7 +14,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import content_of, is_transformed
-from lengthwise.forms import AttentionModifiers, Product, Rotation
+from lengthwise.forms import AttentionModifiers, Product, TokenRotation
 from lengthwise.span import Span
 
 
@@ -24,7 +24,7 @@ class Plan:
 
     backend: str
     run: Callable[..., Tensor]
-    rotation: Rotation | None = None
+    rotation: TokenRotation | None = None
 
     def __call__(
         self,
@@ -117,9 +117,9 @@ def with_content(
     """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens' features."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     computed = content_of(encoding, features, span, documents)
-    rotation = next((form for form in computed if isinstance(form, Rotation)), modifiers.rotation)
+    rotation = next((form for form in computed if isinstance(form, TokenRotation)), modifiers.rotation)
     product = next((form for form in computed if isinstance(form, Product)), modifiers.product)
-    terms = tuple(form for form in computed if not isinstance(form, Rotation | Product))
+    terms = tuple(form for form in computed if not isinstance(form, TokenRotation | Product))
     return replace(modifiers, terms=(*modifiers.terms, *terms), rotation=rotation, product=product)
 
 

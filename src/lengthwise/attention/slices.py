@@ -36,7 +36,7 @@ def slice_modifiers(
         block_modifiers = replace(
             modifiers,
             terms=tuple(_select_keys(terms[n], keys) for terms in split),
-            rotation=_slice_rotation(modifiers.rotation, rows, keys),
+            rotation=modifiers.rotation and _slice_rotation(modifiers.rotation, rows, keys),
             gain=_slice_gain(modifiers.gain, rows),
             product=_slice_product(modifiers.product, rows, keys),
         )
@@ -64,9 +64,13 @@ def _select_keys(term: forms.Term, keys: slice) -> forms.Term:
     return term
 
 
-def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -> forms.Rotation | None:
-    if rotation is None:
-        return None
+def _slice_rotation(rotation: forms.TokenRotation, rows: slice, keys: slice) -> forms.TokenRotation:
+    if not isinstance(rotation, forms.Rotation):
+        return rotation.select(lambda x: x[:, :, rows], lambda x: x[:, :, keys])
+    return _slice_angles(rotation, rows, keys)
+
+
+def _slice_angles(rotation: forms.Rotation, rows: slice, keys: slice) -> forms.Rotation:
     angle_q, gain_q = _slice_angle(rotation.angle_q, rotation.gain_q, rows)
     angle_k, gain_k = _slice_angle(rotation.angle_k, rotation.gain_k, keys)
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
@@ -75,8 +79,7 @@ def _slice_rotation(rotation: forms.Rotation | None, rows: slice, keys: slice) -
 def _slice_product(product: forms.Product | None, rows: slice, keys: slice) -> forms.Product | None:
     match product:
         case forms.PiecewiseRotation(rotations):
-            sliced = (_slice_rotation(rotation, rows, keys) for rotation in rotations)
-            return replace(product, rotations=tuple(rotation for rotation in sliced if rotation is not None))
+            return replace(product, rotations=tuple(_slice_angles(rotation, rows, keys) for rotation in rotations))
         # These are causal, so the queries of a block are the last of its keys.
         case forms.HouseholderProduct(w, beta, documents):
             return forms.HouseholderProduct(w[:, :, keys], beta[:, :, keys], _select_documents(documents, keys))

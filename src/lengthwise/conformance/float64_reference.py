@@ -20,6 +20,7 @@ from lengthwise.forms import (
     GatedDistanceBias,
     HouseholderProduct,
     KeyBias,
+    MatrixRotation,
     PiecewiseLinearBias,
     PiecewiseRotation,
     QueryGain,
@@ -151,7 +152,9 @@ def _of_pair(rotation: Rotation, heads: int, pair: tuple[int, int, int]) -> Rota
 def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
     """Return the logit of one query and one key, before softmax and before any transform."""
     rotated_q, rotated_k = q, k
-    if (r := modifiers.rotation) is not None:
+    if isinstance(r := modifiers.rotation, MatrixRotation):
+        rotated_q, rotated_k = multiplied(q, head, r.matrix_q), multiplied(k, head, r.matrix_k)
+    elif isinstance(r, Rotation):
         rotated_q, rotated_k = turn(q, r, head, r.angle_q, r.gain_q), turn(k, r, head, r.angle_k, r.gain_k)
     total = scale * math.fsum(a * b for a, b in zip(rotated_q, rotated_k, strict=True))
     total *= 1.0 if modifiers.gain is None else _gain(modifiers.gain, head)
@@ -231,6 +234,18 @@ def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: 
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)
         z = complex(x[a], x[b]) * cmath.exp(1j * radians) * factor
         out[a], out[b] = z.real, z.imag
+    return out
+
+
+def multiplied(x: Numbers, head: int, matrix: Tensor | None) -> Numbers:
+    """Return one vector of a head with its blocks multiplied by their matrices of [1, 1|heads, 1, blocks, m, m]."""
+    if matrix is None:
+        return x
+    rows = [row for block in matrix[0, head if matrix.shape[1] > 1 else 0, 0].tolist() for row in block]
+    m, out = matrix.shape[-1], list(x)
+    for n, row in enumerate(rows):
+        first = n - n % m
+        out[n] = math.fsum(a * b for a, b in zip(row, x[first : first + m], strict=True))
     return out
 
 

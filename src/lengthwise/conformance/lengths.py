@@ -23,6 +23,7 @@ from lengthwise.conformance.cases import (
     tokens,
 )
 from lengthwise.encodings import PositionEncoding
+from lengthwise.forms import Rotation, TokenRotation
 from lengthwise.span import Span
 
 
@@ -139,17 +140,20 @@ def _pairs(
         if not exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables
             return
         rotations: list[Any] = [low.modifiers(span).rotation, exact.modifiers(span).rotation]
-        # With angles of 0, a rotation of ones returns its gain. (A polar one returns softplus(1) and 0, and has no gain.)
-        gain_only = replace(rotations[1], angle_q=0 * rotations[1].angle_q, angle_k=0 * rotations[1].angle_k)
-        ones = torch.ones_like(q, dtype=torch.float64)
         for what, x in (("query", q), ("key", k)):  # a KV cache holds rotated keys in the model's dtype
-            actual, expected, gain = (getattr(r, f"rotate_{what}") for r in (*rotations, gain_only))
-            yield (
-                f"a rotated {what}",
-                actual(x),
-                expected(x.double()),
-                torch.ones(()) if rotations[1].polar else gain(ones),
-            )
+            actual, expected = (getattr(rotation, f"rotate_{what}") for rotation in rotations)
+            gain = _gain(rotations[1], what, torch.ones_like(x, dtype=torch.float64))
+            yield f"a rotated {what}", actual(x), expected(x.double()), gain
+
+
+def _gain(rotation: TokenRotation, what: str, ones: Tensor) -> Tensor:
+    """Return what a rotation multiplies the length of queries or keys by. Polar rotations and those by matrices have no gain."""
+    if not isinstance(rotation, Rotation) or rotation.polar or rotation.angle_q is None or rotation.angle_k is None:
+        return torch.ones(())
+    # With angles of 0, a rotation of ones returns its gain.
+    gain_only = replace(rotation, angle_q=0 * rotation.angle_q, angle_k=0 * rotation.angle_k)
+    gain: Tensor = getattr(gain_only, f"rotate_{what}")(ones)
+    return gain
 
 
 def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:
@@ -166,9 +170,9 @@ def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:
         results = {"the embedding": encoding.embed(zeros, positions)}
         if encoding.modifiers(Span.of(1)).rotation:
             rotation = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).rotation
-            assert rotation
-            angles = {"the angle of queries": rotation.angle_q, "the angle of keys": rotation.angle_k}
-            results |= {what: angle for what, angle in angles.items() if angle is not None}
+            kind = "angle" if isinstance(rotation, Rotation) else "matrix"
+            both = {f"the {kind} of {what}": getattr(rotation, f"{kind}_{what[0]}") for what in ("queries", "keys")}
+            results |= {what: x for what, x in both.items() if x is not None}
     for what, x in results.items():
         # Whole numbers (0 if nothing is added, angles of pairs with 1 radian per position) are exact in both.
         if not torch.equal(x, x.round()) and torch.equal(x.double(), x.float().double()):

@@ -25,6 +25,7 @@ from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.encodings.kerple_power import KerplePower
 from lengthwise.encodings.learned import Learned
 from lengthwise.encodings.lerope import LeRoPE
+from lengthwise.encodings.liere import LieRE
 from lengthwise.encodings.llama3 import Llama3
 from lengthwise.encodings.longrope import LongRoPE
 from lengthwise.encodings.mrope import MRoPE
@@ -86,6 +87,7 @@ ENCODINGS = Registry(
         AxialRoPE,
         MRoPE,
         RoPEMixed,
+        LieRE,
         LeRoPE,
         PoPE,
         RePo,
@@ -146,6 +148,7 @@ __all__ = [
     "KerplePower",
     "LeRoPE",
     "Learned",
+    "LieRE",
     "Llama3",
     "Llama4",
     "LogN",

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
-from lengthwise.config import ConfigError, shown_settings
+from lengthwise.config import ConfigError, settings_of, shown_settings
 from lengthwise.config.class_settings import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
 from lengthwise.encodings.arguments import require_positive as require_positive
@@ -107,9 +107,11 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     def require_axes(self, axes: int) -> None:
         """Raise `ConfigError` unless the encoding reads positions with this number of axes, more than one."""
         if self.num_axes == 1:
+            fix = "take an encoding with several axes, such as AxialRoPE or MRoPE"
+            if "axes" in settings_of(type(self)):
+                fix = f"use {self.title}(axes={axes})"
             raise ConfigError(
-                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, tokens], or "
-                "take an encoding with several axes, such as AxialRoPE or MRoPE"
+                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, tokens], or {fix}"
             )
         if self.num_axes not in (None, axes):
             raise ConfigError(
@@ -131,6 +133,11 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         return cls.features is not PositionEncoding.features
 
     @classmethod
+    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
+        """Return sizes of a model at which `check` constructs the encoding with these settings."""
+        return NOMINAL_SIZES
+
+    @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Return `settings`, or raise `ConfigError` if the constructor rejects them.
 
@@ -138,7 +145,7 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         """
         try:
             with torch.device("meta"):
-                cls(**from_context(cls, NOMINAL_SIZES), **settings)
+                cls(**from_context(cls, cls.nominal_sizes(settings)), **settings)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(

@@ -18,6 +18,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import (
     AttentionModifiers,
     LogitTransform,
+    MatrixRotation,
     Product,
     QueryGain,
     RelativeValues,
@@ -29,7 +30,7 @@ from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
 _FORMS: dict[str, tuple[type, ...]] = {
-    "rotation": (Rotation,),
+    "rotation": (Rotation, MatrixRotation),
     "logit_transform": (LogitTransform,),
     "gain": (QueryGain,),
     "sink": (SinkLogit,),
@@ -63,7 +64,7 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
             raise wrong_return(encoding, "modifiers", expected, value)
     for name, forms in _TUPLES.items():
         _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
-    if modifiers.rotation:
+    if isinstance(modifiers.rotation, Rotation):
         _require_layout(encoding, "modifiers", modifiers.rotation)
     return replace(modifiers, encoding=encoding.title)
 
@@ -90,7 +91,7 @@ def content_of(
 ) -> tuple[Term | Rotation | Product, ...]:
     """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms, with at most one rotation or product."""
     forms = encoding.content(features, span, documents)
-    products = (*_FORMS["rotation"], *_FORMS["product"])
+    products = (Rotation, *_FORMS["product"])
     _require_forms(encoding, "content", "", forms, (*_TUPLES["terms"], *products))
     found = [form for form in forms if isinstance(form, products)]
     if len(found) > 1:

@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.config.class_settings import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.rope import pair_frequencies, require_rotary
@@ -68,13 +67,10 @@ class RoPEMixed(PositionEncoding):
         self.f = nn.Parameter((directions[..., None] * magnitudes).flatten(-2))
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
         # Whether a number of axes is valid depends on the model's head_dim.
         require_positive_int("RoPEMixed", axes=settings.get("axes", 2))
-        sizes = {**NOMINAL_SIZES, "head_dim": 2 * settings.get("axes", 2)}
-        with torch.device("meta"):
-            cls(**from_context(cls, sizes), **settings)
-        return settings
+        return {**NOMINAL_SIZES, "head_dim": 2 * settings.get("axes", 2)}
 
     def angle(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None

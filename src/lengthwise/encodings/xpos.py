@@ -11,7 +11,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.encodings.rope import RoPE, RoPEArguments
-from lengthwise.forms import AttentionModifiers, table_dtype
+from lengthwise.forms import AttentionModifiers, Rotation, table_dtype
 from lengthwise.span import Span
 
 # The logarithm of the largest product of gains: float32's range, less 2^12 for the products of q and k themselves.
@@ -77,7 +77,7 @@ class XPos(RoPE):
                 "(and scale_base with it), or choose an encoding without decay"
             )
         rotation = super().modifiers(span).rotation
-        assert rotation is not None
+        assert isinstance(rotation, Rotation)
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
         power_q, power_k = ((p - centre).to(zeta.dtype)[:, None, :, None] / self.scale_base for p in (span.q, span.k))
         rotation = replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)

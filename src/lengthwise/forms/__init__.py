@@ -25,11 +25,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.forms.matrix_rotation import MatrixRotation as MatrixRotation
 from lengthwise.forms.products import DecayProduct as DecayProduct
 from lengthwise.forms.products import HouseholderProduct as HouseholderProduct
 from lengthwise.forms.products import PiecewiseRotation as PiecewiseRotation
 from lengthwise.forms.products import Product as Product
 from lengthwise.forms.rotation import Rotation as Rotation
+from lengthwise.forms.rotation import TokenRotation as TokenRotation
 from lengthwise.forms.terms import ContentBias as ContentBias
 from lengthwise.forms.terms import CumulativeBias as CumulativeBias
 from lengthwise.forms.terms import DenseBias as DenseBias
@@ -98,7 +100,7 @@ class SinkLogit:
 class AttentionModifiers:
     """Everything that one encoding does to one attention call."""
 
-    rotation: Rotation | None = None
+    rotation: TokenRotation | None = None
     terms: tuple[Term, ...] = ()
     values: tuple[RelativeValues, ...] = ()
     logit_transform: LogitTransform | None = None
@@ -117,12 +119,10 @@ class AttentionModifiers:
     def caches_rotated_keys(self) -> bool:
         """Whether a cache should store rotated keys.
 
-        It should not if that makes them wider or more (heads that share a key may rotate it by different angles), or if a term
+        It should not if that makes them wider or more (heads that share a key may rotate it differently), or if a term
         reads unrotated keys.
         """
-        if self.rotation is None or self.rotation.polar:
-            return False
-        if self.rotation.angle_k is not None and self.rotation.angle_k.shape[1] > 1:
+        if self.rotation is None or self.rotation.polar or self.rotation.key_groups > 1:
             return False
         return not any(isinstance(term, KeyBias | GatedDistanceBias) for term in self.terms)
 
@@ -132,10 +132,10 @@ class AttentionModifiers:
         return not self.causal_forms
 
 
-def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain | Product) -> bool:
+def _is_bidirectional(form: TokenRotation | Term | RelativeValues | LogitTransform | QueryGain | Product) -> bool:
     match form:
         case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0
-        case Rotation() | DenseBias() | LogitTransform() | QueryGain() | PiecewiseRotation():
+        case TokenRotation() | DenseBias() | LogitTransform() | QueryGain() | PiecewiseRotation():
             return form.bidirectional
     return isinstance(form, KeyBias)

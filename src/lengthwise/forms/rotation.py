@@ -1,5 +1,6 @@
-"""`Rotation`: what rotary encodings do to queries and keys."""
+"""`Rotation`: what rotary encodings do to queries and keys, and the base class that it shares with `MatrixRotation`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,7 +14,66 @@ from lengthwise.values import ConfigError
 
 
 @dataclass(frozen=True)
-class Rotation:
+class TokenRotation(ABC):
+    """Base class of rotations: every query and every key is multiplied by a matrix that belongs to its token and head."""
+
+    @property
+    def polar(self) -> bool:
+        """Whether rotated vectors have twice as many dims."""
+        return False
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the rotation is defined for keys after the query."""
+        return True
+
+    @property
+    @abstractmethod
+    def tensors(self) -> list[Tensor]:
+        """The tensors that have an entry for each query or key, on axis 2."""
+
+    @property
+    @abstractmethod
+    def key_groups(self) -> int:
+        """The number of groups of heads that rotate keys differently."""
+
+    @abstractmethod
+    def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
+        """Return the rotated queries."""
+
+    @abstractmethod
+    def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
+        """Return the rotated keys."""
+
+    @abstractmethod
+    def select(
+        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
+    ) -> "TokenRotation":
+        """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
+
+        None leaves that side unrotated.
+        """
+
+    def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
+        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of keys.
+
+        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated by its
+        own.
+        """
+        heads, groups = tensors[0].shape[1], self.key_groups
+        return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
+
+    def keys_from(self, start: int) -> "TokenRotation":
+        """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
+        return self.select(None, lambda x: x[:, :, start:])
+
+    def queries_only(self) -> "TokenRotation":
+        """Return the rotation of the queries only, for keys that are already rotated."""
+        return self.select(lambda x: x, None)
+
+
+@dataclass(frozen=True)
+class Rotation(TokenRotation):
     """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
 
     Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
@@ -41,23 +101,20 @@ class Rotation:
     )
 
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
-        """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
         return self._rotate("q", q)
 
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
-        """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
         return self._rotate("k", k)
 
-    def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
-        """Return keys or values, repeated if there are more groups of heads with angles of their own than heads of keys.
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [x for x in (self.angle_q, self.angle_k, self.gain_q, self.gain_k) if isinstance(x, Tensor)]
 
-        With grouped-query attention, query heads with different angles share a key, which each of them sees rotated by its own.
-        """
-        groups = 1 if self.angle_k is None else self.angle_k.shape[1]
-        heads = tensors[0].shape[1]
-        return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
+    @property
+    def key_groups(self) -> int:
+        return 1 if self.angle_k is None else self.angle_k.shape[1]
 
     def dims(self, angle: Tensor) -> int:
         """Return the number of dims of q or k that its angle rotates."""
@@ -110,30 +167,23 @@ class Rotation:
     def select(
         self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
     ) -> "Rotation":
-        """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
+        """Return the rotation of some of the queries and keys; see `TokenRotation.select`.
 
-        None leaves that side unrotated. Cosines and sines that this rotation has computed are selected, too.
+        Cosines and sines that this rotation has computed are selected, too.
         """
-        angle_q, gain_q = _selected(select_q, self.angle_q), _selected(select_q, self.gain_q)
-        angle_k, gain_k = _selected(select_k, self.angle_k), _selected(select_k, self.gain_k)
-        selected = replace(self, angle_q=angle_q, angle_k=angle_k, gain_q=gain_q, gain_k=gain_k)
+        angle_q, gain_q = selected(select_q, self.angle_q), selected(select_q, self.gain_q)
+        angle_k, gain_k = selected(select_k, self.angle_k), selected(select_k, self.gain_k)
+        rotation = replace(self, angle_q=angle_q, angle_k=angle_k, gain_q=gain_q, gain_k=gain_k)
         for (sides, dtype), x in self._cos_sin_cache.items():
             if select_q and sides != "k":
-                selected._cos_sin_cache["q", dtype] = select_q(x)
+                rotation._cos_sin_cache["q", dtype] = select_q(x)
             if select_k and sides != "q":
-                selected._cos_sin_cache["k", dtype] = select_k(x)
-        return selected
-
-    def keys_from(self, start: int) -> "Rotation":
-        """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
-        return self.select(None, lambda x: x[:, :, start:])
-
-    def queries_only(self) -> "Rotation":
-        """Return the rotation of the queries only, for keys that are already rotated."""
-        return self.select(lambda x: x, None)
+                rotation._cos_sin_cache["k", dtype] = select_k(x)
+        return rotation
 
 
-def _selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | None) -> Any:
+def selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | None) -> Any:
+    """Return the selected part of a tensor, and anything else as it is; None if nothing is selected."""
     return None if select is None else select(x) if isinstance(x, Tensor) else x
 
 

@@ -20,7 +20,7 @@ from lengthwise.attention import EncodingCache, Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import features_of
-from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.forms import AttentionModifiers, TokenRotation
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
@@ -61,7 +61,7 @@ class Tokens:
     past: Any = None
     _spans: dict[bool, tuple[Span, Tensor | None]] = field(default_factory=dict)
     _modifiers: dict[tuple[PositionEncoding, str], AttentionModifiers] = field(default_factory=dict)
-    _new_keys: dict[PositionEncoding, Rotation] = field(default_factory=dict)
+    _new_keys: dict[PositionEncoding, TokenRotation] = field(default_factory=dict)
     _plans: dict[tuple[PositionEncoding, str, int | None, bool], Plan] = field(default_factory=dict)
     _windows: dict[int, bool] = field(default_factory=dict)
     _rotated: "Tokens | None" = field(default=None, init=False)
@@ -133,7 +133,7 @@ class Tokens:
 
     def new_keys(
         self, encoding: PositionEncoding, position_ids: Tensor | None, device: torch.device, forms: EncodingCache
-    ) -> Rotation:
+    ) -> TokenRotation:
         """Return the rotation of the queries' own keys, which a cache stores rotated (only if `rotated` is "keys")."""
         if encoding not in self._new_keys:
             self.modifiers(encoding, position_ids, device, forms)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers
+from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.huggingface.no_rotation import FEW_TOKENS, NoRotation
 from lengthwise.huggingface.rotated_keys import example_modifiers
 from lengthwise.span import Span, lowest_and_highest
@@ -71,7 +71,9 @@ def can_rotate(model_type: str, original: nn.Module, encoding: PositionEncoding)
         return False
     modifiers = example_modifiers(encoding, frequencies.device)
     rotation = modifiers.rotation
-    if rotation is None or rotation.angle_q is None or replace(modifiers, rotation=None, encoding=None) != NOTHING:
+    if not isinstance(rotation, Rotation) or rotation.angle_q is None:
+        return False
+    if replace(modifiers, rotation=None, encoding=None) != NOTHING:
         return False
     same = rotation.layout == "half" and rotation.same_for_keys and not rotation.angle_q.requires_grad
     in_pairs = not rotation.polar and rotation.angle_q.shape[1] == 1

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
-from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.forms import AttentionModifiers, TokenRotation
 from lengthwise.huggingface.attention import Tokens
 from lengthwise.span import Span
 
@@ -29,7 +29,7 @@ def input_of(arguments: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
 class RotatingCache:
     """Stands for the cache in one call of a layer: it rotates the new keys and stores them."""
 
-    def __init__(self, cache: Any, new_keys: Rotation):
+    def __init__(self, cache: Any, new_keys: TokenRotation):
         self._cache, self._new_keys = cache, new_keys
 
     def update(self, key_states: Tensor, *arguments: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ def example_modifiers(encoding: PositionEncoding, device: torch.device) -> Atten
 
 
 def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> bool:
-    """Whether cached keys can be rotated: the angles of a token never change, and nothing reads keys before their rotation."""
+    """Whether cached keys can be rotated: the rotation of a token never changes, and nothing reads keys before their rotation."""
     if encoding.depends_on_length():
         return False
     return example_modifiers(encoding, device).caches_rotated_keys

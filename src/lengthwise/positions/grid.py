@@ -16,7 +16,7 @@ class Grid(PositionScheme):
 
     In `CopyColumn`, they are the row and column of each symbol; the answer is a column to the right of the grid. Positions are the
     same in training and in evaluation. More rows than in training are positions that did not occur on the axis of the rows, and
-    none on that of the columns. Only encodings with several axes read them: `AxialRoPE`, `RoPEMixed` and `MRoPE` with two
+    none on that of the columns. Only encodings with several axes read them: `AxialRoPE`, `RoPEMixed`, `LieRE` and `MRoPE` with two
     sections.
 
     Source: the row and column of an image's patches, as in Heo et al. 2024, "Rotary Position Embedding for Vision Transformer".

@@ -156,7 +156,7 @@ def softmax(logits: Float[Tensor, "b h i j"], sink: forms.SinkLogit | None) -> F
 
 
 def _rotated_product(
-    rotation: forms.Rotation | None, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float
+    rotation: forms.TokenRotation | None, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float
 ) -> Float[Tensor, "b h i j"]:
     compute = torch.promote_types(q.dtype, torch.float32)
     rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)

@@ -229,13 +229,13 @@ def _attend(
     return out.to(input_dtype)
 
 
-def rotary_arguments(rotation: forms.Rotation | None, dtype: torch.dtype) -> Rotary | None:
+def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -> Rotary | None:
     """Return the operator's arguments for a rotation.
 
-    None if there is none, if it is polar, if its angles need a gradient or differ between heads, or if it rotates other dims of q
-    than of k.
+    None if there is none, if it is polar or a matrix, if its angles need a gradient or differ between heads, or if it rotates
+    other dims of q than of k.
     """
-    if rotation is None or rotation.polar:
+    if not isinstance(rotation, forms.Rotation) or rotation.polar:
         return None
     both = rotation.cos_sin("q", dtype), rotation.cos_sin("k", dtype)
     sides = [x for x in both if x is not None]
@@ -256,13 +256,13 @@ def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
     return True
 
 
-def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None) -> bool:
+def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.TokenRotation | None) -> bool:
     has_key_bias = any(isinstance(term, forms.KeyBias) for term in modifiers.terms)
     return rotation is not None or modifiers.gain is not None or has_key_bias
 
 
 def _transformed(
-    modifiers: forms.AttentionModifiers, rotation: forms.Rotation | None, q: Tensor, k: Tensor
+    modifiers: forms.AttentionModifiers, rotation: forms.TokenRotation | None, q: Tensor, k: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return q and k with the rotation applied, and the query gain and every `KeyBias` merged into q."""
     compute = torch.promote_types(q.dtype, torch.float32)

@@ -57,7 +57,7 @@ def difference(case: EncodingCase) -> tuple[float, float]:
 
     def products(shift: Tensor) -> tuple[Tensor, Rotation]:
         rotation = encoding.modifiers(Span((query + shift)[None], (key + shift)[None], top + 1)).rotation
-        assert rotation is not None
+        assert isinstance(rotation, Rotation)
         return (rotation.rotate_query(q) * rotation.rotate_key(k)).sum(-1), rotation
 
     original, rotation = products(torch.zeros_like(key))

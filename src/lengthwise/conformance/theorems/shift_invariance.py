@@ -42,9 +42,11 @@ def allowed(case: EncodingCase, shift: int) -> float:
         modifiers.product, PiecewiseRotation
     ):  # the bound of the rotation with the largest one, for every pair
         return max(_allowed(encoding, rotation) for rotation in modifiers.product.rotations)
-    if modifiers.rotation is None:
-        return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
-    return _allowed(encoding, modifiers.rotation)
+    if isinstance(modifiers.rotation, Rotation):
+        return _allowed(encoding, modifiers.rotation)
+    # Matrices have angles that are not known here.
+    rounds = modifiers.rotation is not None or any(isinstance(term, DenseBias) for term in modifiers.terms)
+    return SHIFT_TOLERANCE if rounds else 0.0
 
 
 def _allowed(encoding: PositionEncoding, turn: Rotation) -> float:
