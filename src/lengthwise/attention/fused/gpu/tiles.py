@@ -56,8 +56,8 @@ class Case:
         if segments is not None or any(isinstance(x, Tensor) for x in geometry):
             return None
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        widths = tuple(None if x is None else x.shape[-1] for x in (table, rows))
-        return Layout(self.queries, self.keys, self.device, geometry, *widths, first, rows_first, stream)
+        table_width, rows_width = (None if x is None else x.shape[-1] for x in (table, rows))
+        return Layout(self.queries, self.keys, self.device, geometry, table_width, rows_width, first, rows_first, stream)
 
     @property
     def batch(self) -> int:

@@ -50,6 +50,7 @@ def _occurs(tiles, bias, KIND: tl.constexpr):
 
 
 @triton.constexpr_function
+@no_type_check
 def _stages(KIND: int) -> int | None:
     """Return the stages of the pipeline of a kind's loop; None is what the kernel was launched with.
 
