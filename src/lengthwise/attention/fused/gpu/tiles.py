@@ -57,7 +57,9 @@ class Case:
             return None
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
         table_width, rows_width = (None if x is None else x.shape[-1] for x in (table, rows))
-        return Layout(self.queries, self.keys, self.device, geometry, table_width, rows_width, first, rows_first, stream)
+        return Layout(
+            self.queries, self.keys, self.device, geometry, table_width, rows_width, first, rows_first, stream
+        )
 
     @property
     def batch(self) -> int:
