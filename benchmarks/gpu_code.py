@@ -1,6 +1,6 @@
 """Compile the GPU kernels for sm_90 (Hopper) and examine their machine code, without a GPU. Nothing is measured.
 
-    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,pieces,rows]
+    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,pieces,rows,sink,prefix]
 
 For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions (HGMMA,
 HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared memory. ptxas and
@@ -32,10 +32,11 @@ from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, R
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "sink")
+FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "sink", "prefix")
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
+    "prefix": ["CLEAN", "GENERAL"],
     "table": ["CLEAN", "FAR", "GENERAL"],
     "rows": ["CLEAN", "FAR", "GENERAL"],
 }
@@ -207,8 +208,11 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     rows = torch.zeros(1, 2, tokens, 32) if "rows" in form else None
     segments = None if pieces is None else Segments(*pieces)
     sink = torch.zeros(2) if "sink" in form else None
-    arguments = Arguments(Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink)
-    needs = NeedsGrad(table is not None, segments is not None, rows is not None, sink is not None)
+    prefix_sum = torch.zeros(1, 2, tokens, dtype=torch.float64) if "prefix" in form else None
+    arguments = Arguments(
+        Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink, prefix_sum=prefix_sum
+    )
+    needs = NeedsGrad(*(x is not None for x in (table, segments, rows, sink, prefix_sum)))
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:
@@ -224,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
-    parser.add_argument("--forms", default="none,table,pieces,rows,sink", help="of " + ", ".join(FORMS))
+    parser.add_argument("--forms", default="none,table,pieces,rows,sink,prefix", help="of " + ", ".join(FORMS))
     args = parser.parse_args()
     if reason := gpu.missing():
         raise SystemExit(reason)

@@ -23,7 +23,7 @@ from record import save
 
 FORMS = (
     "NoPE", "ALiBi", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu", "T5 + FIRE",
-    "Shaw:values=false", "TransformerXL", "BandedBias:band=64", "T5 + Shaw:values=false",
+    "Shaw:values=false", "TransformerXL", "BandedBias:band=64", "T5 + Shaw:values=false", "FoX",
 )  # fmt: skip
 MOST = 2.0
 Squares = dict[str, tuple[float, float]]

@@ -60,6 +60,10 @@ GPU_FORMS = {  # of tests/attention/fused/gpu_cases.py
     "crooked pieces": "7 segments, of a feature that is not monotonic",
     "rows": "products with vectors of few distances",
     "wide rows shared": "products with vectors of all distances, shared by heads",
+    "prefix": "running sums",
+    "prefix sink": "running sums and a sink",
+    "prefix table": "running sums and a table of all distances",
+    "prefix shared": "running sums, shared by heads",
     "pieces table": "7 segments and a table, head dimensions 1 to 256",
 }
 Rows = list[list[str]]

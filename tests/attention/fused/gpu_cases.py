@@ -11,7 +11,7 @@ from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.attention.fused.gpu.comparison import between_coordinates
-from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, SinkLogit, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, CumulativeBias, DenseBias, PiecewiseLinearBias, SinkLogit, ToeplitzBias
 from lengthwise.span import Span
 
 WIDE = torch.float64
@@ -20,7 +20,7 @@ WIDE = torch.float64
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
-    crooked (u in no order), rows, wide (rows as long as the distances), sink, shared (one head for all)."""
+    crooked (u in no order), rows, wide (rows as long as the distances), sink, prefix (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1
@@ -62,17 +62,18 @@ class Case:
         return Mask(self.queries, self.keys, self.causal, documents, self.window)
 
     def bias(self) -> dict[str, Tensor | int]:
-        """The operator's arguments that are numbers, in float32."""
+        """The operator's arguments that are numbers, in float32; prefix_sum in float64."""
         torch.manual_seed(1)
-        span, h = self.span(), 1 if "shared" in self.kind else self.heads[0]
+        kind, span = self.kind.split(), self.span()
+        h = 1 if "shared" in kind else self.heads[0]
         n, found = span.length, {}
-        if "table" in self.kind:
+        if "table" in kind:
             found |= {"table": torch.randn(h, n), "first": 0}
-        if "short" in self.kind:
+        if "short" in kind:
             found |= {"table": torch.randn(h, 9), "first": -3}
-        if "pieces" in self.kind or "many" in self.kind or "one" in self.kind:
-            s = 1 if "one" in self.kind else 200 if "many" in self.kind else self.pieces
-            distance_feature = torch.rand(n) if "crooked" in self.kind else torch.log1p(self.c * torch.arange(n))
+        if {"pieces", "many", "one"} & set(kind):
+            s = 1 if "one" in kind else 200 if "many" in kind else self.pieces
+            distance_feature = torch.rand(n) if "crooked" in kind else torch.log1p(self.c * torch.arange(n))
             query_scale = 1 / (1e-6 + torch.log1p(self.c * span.q.cpu().float().clamp(min=self.level)))
             distance = span.distance().cpu().clamp(min=0)
             knots = between_coordinates(
@@ -85,12 +86,15 @@ class Case:
             intercept = torch.cat([torch.zeros(h, 1, dtype=WIDE), jumps.cumsum(1)], 1)
             found |= {"slope": slope, "intercept": intercept, "knots": knots}
             found |= {"distance_feature": distance_feature, "query_scale": query_scale}
-        if "rows" in self.kind:
-            r, first = (n, 0) if "wide" in self.kind else (11, -2)
+        if "rows" in kind:
+            r, first = (n, 0) if "wide" in kind else (11, -2)
             found |= {"rows": torch.randn(self.batch, h, self.queries, r), "rows_first": first}
-        if "sink" in self.kind:
+        if "sink" in kind:
             found |= {"sink": torch.randn(self.heads[0])}
-        return {k: x.float().to(self.device) if isinstance(x, Tensor) else x for k, x in found.items()}
+        found = {k: x.float() if isinstance(x, Tensor) else x for k, x in found.items()}
+        if "prefix" in kind:  # so far from 0 that float32 would be off by 0.004
+            found |= {"prefix_sum": -1e5 - torch.rand(self.batch, h, self.keys, dtype=WIDE).cumsum(-1)}
+        return {k: x.to(self.device) if isinstance(x, Tensor) else x for k, x in found.items()}
 
     def ours(self) -> list[Tensor]:
         """out, lse and the gradients of q, k, v and of every number of the bias, by the kernels."""
@@ -99,9 +103,9 @@ class Case:
         places = (None, None) if self.positions is None else (span.q, span.k)
         numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
         rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
-        arguments = Arguments.unflatten(rest)._replace(sink=bias.get("sink"))
+        arguments = Arguments.unflatten(rest)._replace(sink=bias.get("sink"), prefix_sum=bias.get("prefix_sum"))
         out, lse = gpu.forward(q, k, v, arguments)
-        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink")))
+        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink", "prefix_sum")))
         gradients = gpu.backward(grad, q, k, v, out, lse, arguments, asked)
         self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
         return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
@@ -123,6 +127,8 @@ class Case:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
             terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), bidirectional=True))
+        if "prefix_sum" in bias:
+            terms.append(CumulativeBias(bias["prefix_sum"]))
         sink = SinkLogit(bias["sink"]) if "sink" in bias else None
         modifiers, scale = AttentionModifiers(terms=tuple(terms), sink=sink), self.scale or self.dim**-0.5
         out = BACKENDS["reference"].prepare(modifiers, span, mask)(*qkv, scale=scale)
@@ -161,15 +167,20 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     """Forms, lengths, head dims and masks with blocks as large as they are on a GPU."""
     device = {"device": "cuda", "dtype": dtype}
     kinds = ("none", "table", "short", "pieces", "pieces short", "many", "crooked pieces", "rows", "wide rows shared")
+    kinds += ("prefix", "prefix sink", "prefix table", "prefix shared")
     found = [Case(kind, batch=2, heads=(4, 2), queries=300, keys=515, dim=64, level=100.0, **device) for kind in kinds]
     found += [Case("pieces table", queries=130, keys=200, dim=dim, **device) for dim in (1, 16, 40, 128, 200, 256)]
     found += [Case("short", queries=n, keys=m, dim=64, **device) for n, m in ((1, 1), (1, 3000), (5, 700), (257, 257))]
-    found += [Case(kind, queries=515, keys=515, dim=64, window=100, **device) for kind in ("none", "table", "pieces")]
-    found += [Case(kind, queries=515, keys=515, dim=64, causal=False, **device) for kind in ("none", "short")]
+    found += [Case("prefix", queries=n, keys=m, dim=64, **device) for n, m in ((1, 3000), (257, 257))]
+    found += [
+        Case(kind, queries=515, keys=515, dim=64, window=100, **device)
+        for kind in ("none", "table", "pieces", "prefix")
+    ]
+    found += [Case(kind, queries=515, keys=515, dim=64, causal=False, **device) for kind in ("none", "short", "prefix")]
     ids = torch.tensor([[0] * 200 + [1] * 250 + [2] * 65, [-1] * 130 + [0] * 385])
     gaps = torch.randint(0, 4, (2, 515), generator=torch.Generator().manual_seed(0)).cumsum(1)
     restart = torch.cat([torch.cat([torch.arange(n) for n in row])[None] for row in ((200, 250, 65), (130, 385))])
-    for kind in ("none", "table", "pieces", "many", "rows"):
+    for kind in ("none", "table", "pieces", "many", "rows", "prefix"):
         found.append(Case(kind, batch=2, queries=515, keys=515, dim=64, documents=ids, positions=restart, **device))
         found.append(Case(kind, batch=2, queries=300, keys=515, dim=64, positions=gaps, **device))
     return found

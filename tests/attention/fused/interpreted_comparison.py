@@ -14,7 +14,7 @@ import pytest
 import torch
 from triton.compiler.errors import CompilationError
 
-from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused import gpu, relative
 from lengthwise.attention.fused.buffers import empty_gradients
 from lengthwise.attention.fused.gpu import Blocks, comparison
 from lengthwise.attention.fused.gpu.verdicts import Form
@@ -39,6 +39,8 @@ FORMS = [
     Form(("vectors",), 8, "bfloat16"),
     Form(("sink",), 8, "float32"),
     Form(("table", "segments", "vectors", "sink"), 8, "float32"),
+    Form(("prefix sum",), 8, "float32"),
+    Form(("table", "vectors", "sink", "prefix sum"), 8, "bfloat16"),
 ]
 
 
@@ -58,6 +60,15 @@ def _kernels(monkeypatch):
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_kernels_that_are_right_are_equal(form):
     assert comparison.difference(form, "cpu") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]], ids=lambda shape: shape.name)
+def test_running_sums_of_several_parts_of_the_queries(shape, monkeypatch):
+    """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
+    monkeypatch.setattr(comparison, "SHAPES", (shape,))
+    monkeypatch.setattr(relative, "queries_per_part", lambda *sizes: 16)
+    assert comparison.difference(Form(("vectors", "prefix sum"), 8, "float32"), "cpu") is None
 
 
 def _no_gradients(monkeypatch):
@@ -100,6 +111,7 @@ WRONG = {
     "v": ("backward", _off(2, lambda x: x + 0.01), "the gradient of v is off"),
     "table": ("backward", _off(3, lambda x: x.roll(1, -1)), "the gradient of table is off"),
     "slope": ("backward", _off(4, lambda x: x * 0), "the gradient of slope is off"),
+    "prefix_sum": ("backward", _off(10, lambda x: x.roll(1, -1)), "the gradient of prefix_sum is off"),
     "query_scale": ("backward", _off(7, lambda x: x + 0.1), "the gradient of query_scale is off"),
 }
 
@@ -114,7 +126,8 @@ def test_kernels_that_are_wrong_are_found(name, monkeypatch):
     if which == "forward":
         _no_gradients(monkeypatch)
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
-    found = comparison.difference(Form(("table", "segments"), 8, "float32"), "cpu")
+    biases = ("prefix sum",) if name == "prefix_sum" else ("table", "segments")
+    found = comparison.difference(Form(biases, 8, "float32"), "cpu")
     assert found and said in found, found
 
 

@@ -62,6 +62,47 @@ def test_form(kind):
     require_equal(Case(kind, heads=(2, 1)))
 
 
+@pytest.mark.parametrize(
+    "case", [
+        Case("prefix", batch=2, heads=(4, 2)), Case("prefix shared", batch=2, heads=(2, 1), queries=16, keys=20),
+        Case("prefix table pieces sink"), slow(Case("prefix short sink", heads=(2, 1))), slow(Case("prefix rows")),
+        Case("prefix", window=12), slow(Case("prefix", causal=False)), slow(Case("prefix", causal=False, window=13)),
+        Case("prefix short", batch=2, documents=[[0] * 17 + [1] * 18, [-1] * 9 + [0] * 26]),
+        Case("prefix", documents=[[n % 2 for n in range(35)]]), Case("prefix", queries=3, keys=70),
+        slow(Case("prefix short sink", queries=1, keys=70, window=40)), slow(Case("prefix", dtype=torch.bfloat16)),
+    ], ids=lambda case: case.kind,
+)  # fmt: skip
+def test_prefix_sums(case):
+    require_equal(case, 3e-2 if case.dtype == torch.bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["prefix", slow("prefix sink"), slow("prefix table")])
+def test_gradients_of_gates_are_exact(kind):
+    """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16, rounding errors
+    of delta are large."""
+    case = Case(kind, queries=96, keys=96, edit=lambda q, k, v, grad: v.add_(16))
+    found, right = (x[-1].to(WIDE) for x in (case.ours(), case.right()))
+    assert case.names[-1] == "dprefix_sum"
+    # The very same number of each pair is added at its query and subtracted at its key.
+    assert found.sum().abs() < 1e-10 * right.abs().max()
+    found, right = (x.flip(-1).cumsum(-1) for x in (found, right))
+    assert (found - right).norm() <= 4e-6 * right.norm()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_sums_of_hidden_keys_do_not_matter(bad):
+    """Tokens 3 to 12, the end of the first document, have bad sums."""
+    results = []
+    for value in (bad, 0.5):
+        case = Case("prefix", queries=30, keys=30, documents=[[0] * 13 + [1] * 17])
+        bias = case.bias()
+        bias["prefix_sum"][..., 3:13] = value
+        case.bias = lambda bias=bias: bias
+        results.append([x if x.dim() == 4 else x[..., None] for x in case.ours()])
+    for name, spoiled, plain in zip(case.names, *results, strict=True):
+        assert torch.equal(spoiled[:, :, 13:], plain[:, :, 13:]), name
+
+
 def test_form_sums_with_one_head_for_all():
     require_equal(Case("many short rows shared", batch=2, heads=(4, 2), queries=16, keys=20))
 
@@ -335,8 +376,8 @@ def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypa
 
 # How many draws: one number, as FIRE's c, is by chance close in a few.
 @pytest.mark.parametrize(
-    ("name", "draws"), [("T5", 1), slow("FIRE", 6), slow("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)]
-)
+    ("name", "draws"), [("T5", 1), slow("FIRE", 6), slow("FIRE:hidden_layers=1", 6), ("TransformerXL", 1), slow("FoX", 4)]
+)  # fmt: skip
 def test_errors_are_at_most_twice_those_of_torch(name, draws, monkeypatch):
     """The same of float32."""
     monkeypatch.setattr(gpu, "blocks", BLOCKS)

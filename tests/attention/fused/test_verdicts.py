@@ -20,7 +20,7 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.config import ConfigError
-from lengthwise.forms import AttentionModifiers, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, CumulativeBias, SinkLogit, ToeplitzBias
 from lengthwise.span import Span
 
 SOURCE = Path(verdicts.__file__).parents[4]
@@ -302,6 +302,13 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
     assert machine.times == 0
 
 
+def test_a_running_sum_is_served(machine, q):
+    term = CumulativeBias(torch.zeros(1, 2, 8, dtype=torch.float64).as_subclass(OnGPU))
+    modifiers = AttentionModifiers(terms=(term,), sink=SinkLogit(torch.zeros(2).as_subclass(OnGPU)))
+    assert fused.bias_kinds(modifiers) == ["sink", "prefix sum"]
+    assert plan(modifiers, Span.of(8), Mask(8, 8), q).backend == "fused"
+
+
 @pytest.mark.parametrize(
     ("encoding", "biases"),
     [
@@ -384,7 +391,7 @@ def test_in_the_interpreter(part):
 @needs_triton
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("biases", ["", "table", "segments", "many segments", "vectors"])
+@pytest.mark.parametrize("biases", ["", "table", "segments", "many segments", "vectors", "sink", "prefix sum"])
 def test_on_a_gpu(biases, dtype):
     comparison = importlib.import_module("lengthwise.attention.fused.gpu.comparison")
     assert comparison.difference(Form(tuple(filter(None, [biases])), 64, dtype), "cuda") is None

@@ -100,7 +100,7 @@ class Arguments(NamedTuple):
 
     sink [h]: a logit of each head in the denominator of the softmax, in the compute dtype, or None. prefix_sum [b, h|1, j]: a
     running sum over the keys in float64, or None; the bias of a pair is what it gained between the key and the query's own
-    key. On a CPU only.
+    key.
     """
 
     biases: Biases = Biases()

@@ -1,7 +1,7 @@
 """The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
-They support rotations, tables over distances, piecewise linear biases (FIRE), sinks and vectors of distances (Shaw,
-Transformer-XL); on a CPU also running sums (FoX) and vectors that are added to values (Shaw). No bias is ever a T x T matrix:
+They support rotations, tables over distances, piecewise linear biases (FIRE), sinks, running sums (FoX) and vectors of distances
+(Shaw, Transformer-XL); on a CPU also vectors that are added to values (Shaw). No bias is ever a T x T matrix:
 memory is that of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and
 intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a
 CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
@@ -72,10 +72,8 @@ class Fused(Backend):
         for term in modifiers.terms:
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
-            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)) or (
-                on_gpu and isinstance(term, forms.CumulativeBias)
-            ):
-                return f"it has no kernel for {type(term).__name__}" + " on a GPU" * on_gpu
+            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)):
+                return f"it has no kernel for {type(term).__name__}"
             if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
             if getattr(term, "distances", None) is not None:
@@ -157,6 +155,7 @@ def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
         "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
         "vectors": bool(vector_terms(modifiers)),
         "sink": modifiers.sink is not None,
+        "prefix sum": any(isinstance(term, forms.CumulativeBias) for term in modifiers.terms),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 

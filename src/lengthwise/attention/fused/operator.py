@@ -55,8 +55,8 @@ def _require_gpu_arguments(arguments: Arguments) -> None:
     rotary = arguments.rotary
     if rotary.cos_sin_q is not None or rotary.cos_sin_k is not None:
         raise NotImplementedError("cos_sin_q and cos_sin_k must be None on a GPU; rotate q and k before the call")
-    if arguments.prefix_sum is not None or arguments.values.table is not None:
-        raise NotImplementedError("prefix_sum and value_vectors must be None on a GPU; use the backend 'blocked'")
+    if arguments.values.table is not None:
+        raise NotImplementedError("value_vectors must be None on a GPU; use the backend 'blocked'")
 
 
 def _without_padding(arguments: Arguments) -> Arguments:

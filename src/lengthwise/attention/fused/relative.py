@@ -55,12 +55,12 @@ class _Part:
     first: int  # the distance of the first column
 
     def select_keys(self, x: Tensor) -> Tensor:
-        """Return the keys or values of this part."""
+        """Return the keys, the values or the running sums of this part."""
         x = x[:, :, self.keys]
         return x.roll(self.roll, 2) if self.roll else x
 
     def add_to_keys(self, gradient: Tensor, new: Tensor) -> None:
-        """Add the gradient of this part's keys or values to that of all keys or values."""
+        """Add the gradient of what `select_keys` returned to that of what it selected from."""
         gradient[:, :, self.keys] += new.roll(-self.roll, 2) if self.roll else new
 
     def arguments(self, call: RelativeArguments) -> Arguments:
@@ -72,7 +72,10 @@ class _Part:
             query_scale = _slice(segments.query_scale, self.queries.start, self.queries.stop)
             segments = segments._replace(query_scale=query_scale)
         biases = call.biases._replace(segments=segments)
-        return Arguments(biases, Rows(rows, self.first), self.geometry, call.scale, sink=call.sink)
+        prefix_sum = None if call.prefix_sum is None else self.select_keys(call.prefix_sum).contiguous()
+        return Arguments(
+            biases, Rows(rows, self.first), self.geometry, call.scale, sink=call.sink, prefix_sum=prefix_sum
+        )
 
 
 def parts_of(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
@@ -175,10 +178,11 @@ def relative_attention_backward(
     with torch.autocast(q.device.type, enabled=False):
         for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
             at, columns = part.queries, part.columns
-            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink, _, _ = attention_backward(
+            part_gradients = attention_backward(
                 grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
                 lse[:, :, at].contiguous(), *part.arguments(call).flatten(), *needs,
             )  # fmt: skip
+            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink, part_dsum, _ = part_gradients
             dq[:, :, at] = part_dq
             part.add_to_keys(dk, part_dk)
             part.add_to_keys(dv, part_dv)
@@ -187,6 +191,8 @@ def relative_attention_backward(
                 drelative[:, columns].baddbmm_(drow.mT, content_row)
             for gradient, part_gradient in zip((*shared, dsink), (*part_shared, part_dsink), strict=True):
                 gradient += part_gradient
+            if needs.prefix_sum:
+                part.add_to_keys(dprefix_sum, part_dsum)
             if needs.segments:
                 dquery_scale[:, at] = part_dquery_scale
     drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)

@@ -5,11 +5,13 @@ Any head dim up to 256, any number of tokens and documents, float32 (products in
 outputs: a few numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
 
 Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
-have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments.
+have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of prefix_sum uses
+one such addition for each query of a tile.
 """
 
 import functools
 import importlib.util
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,7 +24,7 @@ from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_g
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.fused.gpu.distances import fixed_point_for, sum_dtype, write_bias_gradients
+from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, sum_dtype, write_bias_gradients
 
 
 def missing() -> str | None:
@@ -103,7 +105,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: NeedsGrad
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows and sink; see operator.py."""
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink and prefix_sum; see
+    operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
     gradients = empty_gradients(q, k, v, lse, arguments, needs)
@@ -112,13 +115,14 @@ def backward(
             x.zero_()
         return gradients
     call = Call(q, k, v, arguments)
-    dq, dk, dv, *_, dquery_scale, drows, dsink, _, _ = gradients
+    dq, dk, dv, *_, dquery_scale, drows, dsink, dprefix_sum, _ = gradients
     case, rows = call.case, arguments.rows.table
     needs = NeedsGrad(
         needs.table and case.biases.table is not None,
         needs.segments and case.biases.segments is not None,
         needs.rows and rows is not None,
         needs.sink and call.sink is not None,
+        needs.prefix_sum and call.prefix_sum is not None,
     )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
@@ -140,7 +144,7 @@ def backward(
     if scatter_rows or needs.segments or (needs.table and has_positions):
         fixed_point = fixed_point_for(call, grad, lse, delta)
     new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
-    residuals = new_sums() if needs.table or needs.segments else None
+    residuals = new_sums() if needs.table or needs.segments or needs.prefix_sum else None
     query_scale_grads, mean_slopes = (new_sums() if needs.segments else None for _ in range(2))
     end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs.table or needs.rows else None
     row_grads = None
@@ -149,8 +153,8 @@ def backward(
     query_gradients[(pairs * count,)](
         *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
         fixed_point.scales if fixed_point and scatter_rows else None, call.sink, call.bias, call.tokens, call.tiles(lists),
-        call.sizes, **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments,
-        **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None, TABLE_GRAD=needs.table,
+        SEGMENT_GRADS=needs.segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if residuals is not None:
         # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
@@ -163,11 +167,21 @@ def backward(
     size = by_keys
     count = -(-call.keys // size.keys)
     lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
+    column_sums = row_sums = row_scale = None
+    if needs.prefix_sum:
+        column_sums = lse.new_empty(*lse.shape[:2], call.keys, dtype=torch.float64)
+        row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
     key_gradients[(call.batch * k.shape[1] * count,)](
-        *head_views, call.view(dk), call.view(dv), lse, delta, call.bias, call.tokens, call.tiles(lists), call.sizes,
-        **call.factors, scale=call.kernel_scale, blocks=count, **call.constants, BM=size.queries, BN=size.keys,
-        num_warps=size.warps, num_stages=size.stages,
+        *head_views, call.view(dk), call.view(dv), column_sums, row_sums, row_scale, lse, delta, call.bias,
+        call.tokens, call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
+        BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
+    if column_sums is not None:
+        assert row_sums is not None and row_scale is not None and residuals is not None
+        by_head = -column_sums
+        # A fixed-point number cannot be NaN, but the residual of such a row is.
+        by_head[:, :, call.keys - call.queries :] += torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
+        dprefix_sum.copy_(by_head if dprefix_sum.shape[1] == call.heads else by_head.sum(1, keepdim=True))
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None

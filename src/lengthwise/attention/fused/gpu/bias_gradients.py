@@ -68,7 +68,8 @@ def _recompute_tile(
     else:
         distance, entry, feature = looked_up
     dS, _, visible, _, _ = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys,
-                                            head, info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+                                            batch, head, info, factor, inverse, bias, tokens, sizes, KIND,
+                                            CAUSAL)  # fmt: skip
     return dS, visible, queries[5], distance
 
 

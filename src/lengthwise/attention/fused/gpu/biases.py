@@ -5,7 +5,15 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.fused.gpu.parts import CLEAN, FAR, GENERAL, _along_queries, _clamp_index
+from lengthwise.attention.fused.gpu.parts import (
+    CLEAN,
+    FAR,
+    GENERAL,
+    _along_keys,
+    _along_queries,
+    _clamp_index,
+    _prefix_sums,
+)
 
 
 @triton.jit
@@ -75,8 +83,33 @@ def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constex
 
 @triton.jit
 @no_type_check
+def _add_cumulative_bias(
+    s, queries, keys, batch, head, inverse, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
+):
+    """Return s + (the running sum of each query's own key - that of each key) / scale.
+
+    The sums may be large where their difference is small, so they are subtracted in float64 and rounded afterwards. Of tiles that
+    are not GENERAL, a difference is the sum of two: from the key to the block's first query, and from there to the query. With a
+    causal mask the two have the same sign if the sums are monotonic, so nothing cancels. In GENERAL tiles that query may be hidden
+    from the key, and its sum may be NaN, so each pair is subtracted.
+    """
+    sums = _prefix_sums(batch, head, bias)
+    if KIND == GENERAL:
+        key_sum = tl.load(sums + keys[1], mask=keys[1] < sizes.keys, other=0.0)
+        gain = _along_queries(queries[8], TRANSPOSED) - _along_keys(key_sum, TRANSPOSED)
+        return s + gain.to(tl.float32) * inverse
+    else:
+        first = tl.load(sums + queries[0])
+        since_key = (first - tl.load(sums + keys[1])).to(tl.float32) * inverse
+        since_first = (queries[8] - first).to(tl.float32) * inverse
+        return s + (_along_keys(since_key, TRANSPOSED) + _along_queries(since_first, TRANSPOSED))
+
+
+@triton.jit
+@no_type_check
 def _add_bias(
-    s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
+    s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
     """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope · distance_feature of
     every pair as two factors, a tile and a number.
@@ -87,6 +120,8 @@ def _add_bias(
     slope_feature = 0.0
     slope_factor = 1.0
     row = _along_queries(queries[6], TRANSPOSED)
+    if bias.prefix_sum is not None:
+        s = _add_cumulative_bias(s, queries, keys, batch, head, inverse, bias, sizes, KIND, TRANSPOSED)
     if KIND == FAR:
         if bias.table is not None:
             shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse

@@ -34,7 +34,7 @@ class Call:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        biases, rows, geometry, scale, _, self.sink, *_ = arguments
+        biases, rows, geometry, scale, _, self.sink, self.prefix_sum, _ = arguments
         if biases.segments is not None:
             biases = biases._replace(segments=Segments(*(x.float() for x in biases.segments)))
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
@@ -66,10 +66,12 @@ class Call:
         if self.case.many_segments:
             assert knots is not None and slope is not None
             cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
+        prefix_sum_steps = (None, None) if self.prefix_sum is None else (_step(self.prefix_sum, n) for n in (0, 1))
         return self.parts.Bias(
             table, _size(table, 1), _step(table), first, slope, intercept, _step(slope), _size(slope, 1), knots,
             distance_feature, _size(distance_feature, 0), query_scale, _step(query_scale), cell, _size(cell, 0), cell_origin,
             max_per_cell, rows, _size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
+            self.prefix_sum, *prefix_sum_steps,
         )  # fmt: skip
 
     @property

@@ -21,6 +21,7 @@ from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,
+    CumulativeBias,
     PiecewiseLinearBias,
     RelativeKeyBias,
     Rotation,
@@ -115,6 +116,8 @@ class Call:
             return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
         if bias == "sink":
             return {"sink": torch.randn(heads)}
+        if bias == "prefix sum":
+            return {"prefix_sum": -torch.rand(len(self.grad), heads, self.mask.keys, dtype=WIDE).cumsum(-1)}
         count, position_q = SEGMENT_COUNTS[bias], self.positions[:, -self.mask.queries :]
         distance_feature = torch.log1p(0.3 * torch.arange(int(self.positions.max()) + 1))
         query_scale = 1 / torch.log1p(0.3 * position_q.float().clamp(min=block / 2))
@@ -162,6 +165,8 @@ class Call:
         if "slope" in leaves:
             slope, intercept, distance_feature, query_scale = (leaves[name] for name in SEGMENT_TENSORS)
             terms.append(PiecewiseLinearBias(slope, intercept, self.knots.to(slope), distance_feature, query_scale))
+        if "prefix_sum" in leaves:
+            terms.append(CumulativeBias(leaves["prefix_sum"]))
         frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
         angle_q, angle_k = (x[:, None, :, None] * frequency for x in (span.q, span.k))
         rotation = Rotation(angle_q, angle_k) if self.rotated else None

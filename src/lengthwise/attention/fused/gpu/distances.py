@@ -138,6 +138,21 @@ def _regular(case: Case) -> Tensor:
     return (same & agree.all()).to(torch.int32)[None]
 
 
+def row_sum_scale(call: Call, grad: Tensor) -> Tensor:
+    """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point number.
+
+    The sum of their magnitudes is at most 2 |gradient| |value|. NaN and infinity are left out, so that they do not reach other
+    queries than those that see them.
+    """
+    gradient, value = (x.abs().nan_to_num_(nan=0.0, posinf=0.0).amax().double() for x in (grad, call.v))
+    return _fixed_point_scale(gradient * value * (4 * call.dim))[None]
+
+
+def _fixed_point_scale(bound: Tensor) -> Tensor:
+    """Return factors that convert numbers up to `bound` to 64-bit integers."""
+    return torch.exp2(torch.floor(60 - torch.log2(bound.clamp(min=1e-18))))
+
+
 def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> FixedPoint:
     """Return the fixed-point numbers of a call.
 
@@ -151,4 +166,4 @@ def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> Fix
         slope, distance_feature, query_scale = (x.abs().amax() for x in tensors)
     bound = torch.stack([one, slope * query_scale, one, distance_feature * query_scale]) * max_gradient_sum
     all_finite = bound.isfinite().all() & lse.isfinite().all() & delta.isfinite().all()
-    return FixedPoint(torch.exp2(torch.floor(60 - torch.log2(bound.clamp(min=1e-18)))), all_finite)
+    return FixedPoint(_fixed_point_scale(bound), all_finite)

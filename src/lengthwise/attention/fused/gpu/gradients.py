@@ -1,7 +1,7 @@
 """The Triton kernels of the backward pass; parts.py has the shared functions.
 
     inner_products    delta: the inner product of every query's output and its gradient
-    key_gradients     gradients of one block of keys and values
+    key_gradients     gradients of one block of keys and values, and sums for prefix_sum
     query_gradients   gradient of one block of queries, and sums over its rows: for query_scale, rows, and the ends of a table
 
 bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
@@ -74,18 +74,23 @@ def _load_lse_and_delta(lse, delta, batch, head, number, sizes, FULL: tl.constex
 @triton.jit
 @no_type_check
 def _accumulate_dk_dv(
-    dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor, inverse, bias, tokens, sizes,
-    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr,
+    dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor,
+    inverse, bias, tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed."""
+    """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed.
+
+    columns, row_sums: the sums of dS of each key and of each query, if there are `row_sums`; see `key_gradients`.
+    """
     full: tl.constexpr = KIND != GENERAL
     queries = _load_queries(batch, head, block, sizes, tokens, bias, BM, full)
     q = _load_tokens(q_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
     s = _dot(k, tl.trans(q))
     distance = _distances(queries, keys, KIND, True)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(BM, BN))
-    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, True)
+    s, shift, _, _ = _add_bias(
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, True
+    )
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
     p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[None, :])
     visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, True)
@@ -96,15 +101,28 @@ def _accumulate_dk_dv(
     dS = p * (_dot(v, tl.trans(grad)) - row_delta[None, :])
     if KIND == GENERAL:
         dS = tl.where(visible, dS, 0.0)
-    return _masked_dot(dk, dS, q, visible, KIND), dv
+    if row_sums is not None:
+        summed = _to_sum_dtype(dS, q.dtype)
+        columns += tl.sum(summed, 1)
+        to = row_sums + (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
+        new = _to_fixed_point(tl.sum(summed, 0), row_scale)
+        tl.atomic_add(to, new, mask=queries[1] < sizes.queries, sem="relaxed")
+    return _masked_dot(dk, dS, q, visible, KIND), dv, columns
 
 
 @triton.jit
 @no_type_check
 def key_gradients(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, lse, delta, bias, tokens, tiles, sizes, factor, inverse, scale,
-    blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, column_sums, row_sums, row_scale, lse, delta, bias, tokens, tiles,
+    sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
+    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, unless they are None.
+
+    column_sums [b, h, j]: of each key. row_sums [b, h, i]: of each query, as a fixed-point number in units of `row_scale`. What
+    was summed up in prefix_sum has a gradient in which most pairs are added once and subtracted once. So both sums must be of the
+    very same numbers, and another kernel rounds differently.
+    """
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
@@ -117,13 +135,17 @@ def key_gradients(
     dv = tl.zeros([BN, PADDED_DIM], tl.float32)
     for g in range(sizes.group):
         head = kv_head * sizes.group + g
+        columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
         for KIND in tl.static_range(4):
             if _occurs(tiles, bias, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
-                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
-                                               info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL, BM, BN, DIM,
-                                               PADDED_DIM)  # fmt: skip
+                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
+                                                        delta, batch, head, keys, block, info, factor, inverse, bias,
+                                                        tokens, sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+        if column_sums is not None:
+            at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
+            tl.store(column_sums + at, columns, mask=keys[1] < sizes.keys)
     _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
     _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
 
@@ -134,14 +156,14 @@ def key_gradients(
 @triton.jit
 @no_type_check
 def _logit_gradients(
-    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, head, info, factor, inverse, bias,
+    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias,
     tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
     slope · distance_feature in two factors (see `_add_bias`)."""
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
-        s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, False
     )
     p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
     dS = p * (_dot(grad, tl.trans(v)) - row_delta[:, None])
@@ -156,8 +178,8 @@ def _logit_gradients(
 @no_type_check
 def _accumulate_dq(
     state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch, head, queries, block, info,
-    factor, inverse, bias, tokens, sizes, KIND: tl.constexpr, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
-    CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    factor, inverse, bias, tokens, sizes, KIND: tl.constexpr, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of one more block of keys to the state of a block of queries.
 
@@ -173,10 +195,10 @@ def _accumulate_dq(
     distance = _distances(queries, keys, KIND, False)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(q.shape[0], BN))
     dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
-                                                                   feature, queries, keys, head, info, factor, inverse,
-                                                                   bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+                                                                   feature, queries, keys, batch, head, info, factor,
+                                                                   inverse, bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
     dq = _masked_dot(dq, dS, k, visible, KIND)
-    if TABLE_GRAD or SEGMENT_GRADS:
+    if ROW_SUMS:
         rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
     if SEGMENT_GRADS and KIND != FAR:
         dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
@@ -223,14 +245,16 @@ def _subtract_residual(total, rest, weight):
 @no_type_check
 def query_gradients(
     q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, sink, bias,
-    tokens, tiles, sizes, factor, inverse, scale, blocks, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
-    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    tokens, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 
-    residuals, dw, means [b, h, i]: the sum of dS, that of a sink included, which would be 0 without rounding errors; the gradient
-    of query_scale; the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first
-    and the last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    residuals, dw, means [b, h, i]: the sum of dS, that of a sink included, which would be 0 without rounding errors, if ROW_SUMS;
+    the gradient of query_scale; the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS
+    past the first and the last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a
+    `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
@@ -256,12 +280,12 @@ def query_gradients(
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
                                        batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KIND,
-                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+                                       ROW_SUMS, TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
 
     _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)
     exists = queries[1] < sizes.queries
     at = pair.to(tl.int64) * sizes.queries + queries[1]
-    if TABLE_GRAD or SEGMENT_GRADS:
+    if ROW_SUMS:
         tl.store(residuals + at, state[6], mask=exists)
     if SEGMENT_GRADS:
         tl.store(dw + at, state[1], mask=exists)

@@ -36,7 +36,9 @@ def _attend(
     s = _dot(q, tl.trans(k))
     distance = _distances(queries, keys, KIND, False)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(BM, BN))
-    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False)
+    s, shift, _, _ = _add_bias(
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, False
+    )
     visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
     if KIND == GENERAL:
         s = tl.where(visible, s, float("-inf"))

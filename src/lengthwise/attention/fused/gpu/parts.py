@@ -17,7 +17,8 @@ kinds follow from indices alone, and there are no lists.
   * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read once and
     distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair took twice as many
     instructions and 33 barriers a tile.
-  * Every sum is computed by one program in a fixed order. There are no atomic additions of floating-point numbers.
+  * Every sum is computed by one program in a fixed order, or from fixed-point numbers. There are no atomic additions of
+    floating-point numbers.
   * Masked keys are skipped rather than multiplied by zero, so NaN or infinity in a masked key cannot reach the output
     (`_masked_dot`).
 """
@@ -55,9 +56,9 @@ class Sizes(NamedTuple):
 class Bias(NamedTuple):
     """The tensors that make up the bias, their sizes and their strides.
 
-    table [h|1, n]; slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]; rows [b, h|1, i, r]. A step
-    is 0 if all heads or rows share the entries. cell, cell_origin and max_per_cell are the start of the search for a segment, or
-    None with few segments; see `tiles.cells`.
+    table [h|1, n]; slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]; rows [b, h|1, i, r];
+    prefix_sum [b, h|1, j] in float64. A step is 0 if all heads or rows share the entries. cell, cell_origin and max_per_cell are
+    the start of the search for a segment, or None with few segments; see `tiles.cells`.
     """
 
     table: Any
@@ -82,6 +83,9 @@ class Bias(NamedTuple):
     rows_batch: int
     rows_head: int
     rows_first: int
+    prefix_sum: Any
+    prefix_sum_batch: int | None  # None without a prefix_sum, so that kernels without it do not have these parameters
+    prefix_sum_head: int | None
 
 
 class Tokens(NamedTuple):
@@ -202,6 +206,13 @@ def _to_fixed_point(x, fixed_point_scale):
 
 @triton.jit
 @no_type_check
+def _prefix_sums(batch, head, bias):
+    """Return the pointer to the running sums of a head."""
+    return bias.prefix_sum + batch.to(tl.int64) * bias.prefix_sum_batch + head.to(tl.int64) * bias.prefix_sum_head
+
+
+@triton.jit
+@no_type_check
 def _load_per_query(at, place, number, sizes, FULL: tl.constexpr):
     """Load at[place] for queries, with 0 past the last. FULL: none lies past it."""
     if FULL:
@@ -215,7 +226,8 @@ def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, F
     """Load everything about a block of queries except their vectors.
 
     Return the index of the first query among the keys; for each query its number, index, position, document, query scale, and the
-    offset of its row of `rows`; and the offset of the block's rows. FULL: no query lies past the end.
+    offset of its row of `rows`; the offset of the block's rows; and the running sum of each query's own key. FULL: no query lies
+    past the end.
     """
     number = block * SIZE + tl.arange(0, SIZE)
     i0 = sizes.keys - sizes.queries + block * SIZE
@@ -235,7 +247,10 @@ def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, F
         row = tl.arange(0, SIZE) * bias.rows_size
         start = (block * SIZE).to(tl.int64) * bias.rows_size
         rows = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + start
-    return i0, number, i, position, document, query_scale, row, rows
+    own_sum = number
+    if bias.prefix_sum is not None:
+        own_sum = _load_per_query(_prefix_sums(batch, head, bias), i, number, sizes, FULL)
+    return i0, number, i, position, document, query_scale, row, rows, own_sum
 
 
 @triton.jit
