@@ -52,6 +52,7 @@ GPU_LABELS = {
 }
 GPU_FORMS = {  # of tests/attention/fused/gpu_cases.py
     "none": "none",
+    "one": "one segment",
     "table": "a table of all distances",
     "short": "a table of few distances",
     "pieces": "7 segments",
