@@ -133,6 +133,11 @@ def test_an_encoding_s_heads_tell_it_too():
         bare(lengthwise.attend)(q, k, v, encodings.FIRE(num_heads=8))
     with pytest.raises(ConfigError, match=r"use FIRE\(num_heads=8\)"):  # no order of these axes has 3 heads
         bare(lengthwise.attend)(*qkv(), encodings.FIRE(num_heads=3))
+    for rotation in (encodings.LieRE, encodings.RoPEMixed):  # 4 heads would also fit 8, as heads that share angles
+        with pytest.raises(
+            ConfigError, match=rf"made for 4 heads, and q has 8; use {rotation.__name__}\(num_heads=8\)"
+        ):
+            bare(lengthwise.attend)(*qkv(), rotation(num_heads=4, head_dim=16))
 
 
 def test_shapes_that_no_order_mends_are_said_as_they_are():

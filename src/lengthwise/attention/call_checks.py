@@ -93,6 +93,9 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     counts = [num_heads(term) for term in modifiers.terms]
     if isinstance(modifiers.product, HouseholderProduct | DecayProduct):
         counts.append(num_heads(modifiers.product))
+    rotation = modifiers.rotation
+    if rotation is not None and rotation.tensors and (rotated := rotation.tensors[0].shape[1]) > 1:
+        counts.append(rotated)
     heads = max(counts) if counts else q.shape[1]  # torch.compile knows no `default` of max
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
@@ -100,7 +103,6 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
         raise ConfigError(
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
         )
-    rotation = modifiers.rotation
     if (
         isinstance(rotation, Rotation)
         and rotation.angle_q is not None

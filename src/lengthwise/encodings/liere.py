@@ -15,9 +15,7 @@ from lengthwise.forms import AttentionModifiers, MatrixRotation, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import shown
 
-MAX_POSITIONS = (
-    2**40
-)  # the error of a rotation grows with the position, and far beyond this number it is not even finite
+MAX_POSITIONS = 2**40  # the error of a rotation grows with the position, and far beyond it is not even finite
 
 
 class LieRE(PositionEncoding):
@@ -33,9 +31,11 @@ class LieRE(PositionEncoding):
     this ID on every axis.
 
     Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512 positions, 4 heads
-    of 64 dims and m = 8, and several times as much in training. If the axes of every token are equal, and positions are below
-    twice the number of tokens, few exponentials are computed, and the rotations are their products. Otherwise every token has
-    exponentials of its own, which take longer; so it does in a compiled graph with position IDs.
+    of 64 dims and m = 8. If the axes of every token are equal, and positions are below twice the number of tokens, few exponentials
+    are computed, and the rotations are their products; the peak of memory is then about 3 times the matrices, and 6 times in
+    training. Otherwise every token has exponentials of its own, which take longer, and some 20 and 60 times the memory of the
+    matrices. So it does in a compiled graph with position IDs. Each step of decoding with several axes, or with gaps between
+    positions, computes the exponentials of all earlier keys again.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -60,7 +60,9 @@ class LieRE(PositionEncoding):
         super().__init__()
         require_positive_int("LieRE", axes=axes, block=block)
         require_positive("LieRE", unit=unit)
-        if unit < 4:  # rotations would begin so fast that those of position 10^6 are off by more than 1e-8
+        if (
+            unit < 4
+        ):  # rotations would begin so fast that those of position 10^6 are off by more than the model's rounding
             raise ConfigError(f"LieRE: unit must be at least 4 positions, got {shown(unit)}")
         if block < 2 or head_dim % block:
             raise ConfigError(f"LieRE: block must be at least 2 and divide head_dim, {head_dim}, got {shown(block)}")
