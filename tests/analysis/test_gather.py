@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, findings, from_rows
+from lengthwise.analysis.findings import StudyInfo
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.store import StoreError, open_store, worker_name
 
@@ -57,6 +59,25 @@ def changed(run: Any, part: str, **settings: Any) -> dict[str, Any]:
     config = copy.deepcopy(run.config)
     config[part].update(settings)
     return config
+
+
+def test_rates_that_a_study_chose_are_one_table(make_run: Make, make_score: Make) -> None:
+    """Encodings with a learning rate each are compared in one table of their study, and the note says which rates."""
+    rates = {"FIRE": 0.004, "T5": 0.004, "RoPE": 0.001}
+    runs = [make_run(label, seed) for label in rates for seed in range(2)]
+    runs = [dataclasses.replace(r, config=changed(r, "training", learning_rate=rates[r.label])) for r in runs]
+    scores = [make_score(run, 1.0) for run in runs]
+    study = types.SimpleNamespace(**dict.fromkeys((f.name for f in dataclasses.fields(StudyInfo)), None))
+    (task,) = from_rows([study], runs, scores).tasks
+    assert [series.label for series in task.series] == list(rates)
+    assert all(series.points[0].n_seeds == 2 for series in task.series)
+    assert "each encoding has its own learning rate: 0.001 for RoPE; 0.004 for all others" in task.notes
+    assert "training.learning_rate" not in task.settings
+    # Without a study, or where one encoding has two rates, the rates are tables of their own.
+    assert len(from_rows([], runs, scores).tasks) == 2
+    again = dataclasses.replace(runs[0], key="again", config=changed(runs[0], "training", learning_rate=0.001))
+    assert len(from_rows([study], [*runs, again], scores).tasks) == 2
+    assert len(from_rows([study, study], runs, scores).tasks) == 2
 
 
 def test_a_curriculum_trains_on_what_it_begins_with(make_run: Make, make_score: Make) -> None:

@@ -40,6 +40,8 @@ from lengthwise.probes import PROBES, StoredAnswers
 from lengthwise.store import StoreWarning
 from lengthwise.store.rows import Texts
 
+RATE = "training.learning_rate"
+
 if TYPE_CHECKING:
     from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
@@ -115,11 +117,11 @@ def from_rows(
     `compared`: runs of other studies that `probes` compare the runs with. `listed`: see `listing_times`. `curves`: points of
     training curves, by the key of the run.
     """
-    known = {run.key: run for run in (*compared, *runs)}
+    known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
     answers = {(s.key, text(s.asked)): s for s in scores}
-    panels: dict[str, _Panel] = {}
+    panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
         shared = protocol(run.config)
@@ -143,6 +145,8 @@ def from_rows(
                         run, flat(shared | {"question": question})
                     )
                 panel.add(run, {asked["length"]: answers.get((run.key, text(asked))) for asked in lengths})
+    if len(studies) == 1:
+        panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(
         [p.first.task for p in panels.values()],
         [p.settings for p in panels.values()],
@@ -159,6 +163,24 @@ def from_rows(
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
     )
+
+
+def _with_chosen_rates(panels: "Iterable[_Panel]") -> "list[_Panel]":
+    """Return the panels of one study. Those that differ only in the learning rate are merged if no encoding has two rates there,
+    because then the study has chosen one for each encoding."""
+    alike: dict[str, list[_Panel]] = defaultdict(list)
+    for panel in panels:
+        alike[panel.without_rate()].append(panel)
+    merged = []
+    for first, *others in alike.values():
+        every = [series for panel in (first, *others) for series in panel.encodings]
+        if len(set(every)) < len(every):
+            merged += [first, *others]
+            continue
+        for other in others:
+            first.merge(other)
+        merged.append(first)
+    return merged
 
 
 def _without_length(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +203,24 @@ class _Panel:
         self.lengths: set[int] = set()
         self.scores: dict[str, dict[int, list[tuple[RunRow, ScoreRow]]]] = {}
         self.encodings: dict[str, RunRow] = {}
+        self.rates: dict[float, list[str]] = {}  # the encodings of each learning rate, if there are several
+
+    def without_rate(self) -> str:
+        """Return what identifies the panel, except for the learning rate."""
+        settings = {name: value for name, value in self.settings.items() if name != RATE}
+        return canonical([self.first.task, self.first.metric, self.first.unit, RATE in self.settings, settings])
+
+    def merge(self, other: "_Panel") -> None:
+        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this one."""
+        for panel in (self, other):
+            if not panel.rates:
+                panel.rates[panel.settings[RATE]] = [run.label for run in panel.encodings.values()]
+        self.settings.pop(RATE, None)
+        self.rates |= other.rates
+        self.lengths |= other.lengths
+        self.runs |= other.runs
+        self.scores |= other.scores
+        self.encodings |= other.encodings
 
     def add(self, run: "RunRow", scores: "Mapping[int, ScoreRow | None]") -> None:
         """Add a run with its scores by length, None for those that it does not have yet."""
@@ -302,7 +342,14 @@ class _Panel:
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
             for run in others
         ]
-        return tuple(dict.fromkeys(found + sizes))
+        return tuple(dict.fromkeys(found + sizes + self._note_on_rates()))
+
+    def _note_on_rates(self) -> list[str]:
+        if not self.rates:
+            return []
+        *few, (common, _) = sorted(self.rates.items(), key=lambda item: len(item[1]))
+        listed = "; ".join(f"{plain(rate)} for {', '.join(sorted(labels))}" for rate, labels in few)
+        return [f"each encoding has its own learning rate: {listed}; {plain(common)} for all others"]
 
 
 def probe_summaries(
