@@ -34,7 +34,7 @@ Outcome (means of two seeds; every score in benchmarks/results/study-encodings-2
 - Text, in nats per byte, at eight times the training length and at the training length: the group that claims extrapolation gets
   better there, as expected: StickBreaking 1.50 (1.56), PaTH-FoX 1.52 (1.58), FoX 1.57 (1.62), KERPLE's power variant 1.57 (1.63),
   DAPE and Sandwich 1.61, FIRE 1.62 (1.67), KERPLE 1.69 (1.75), ALiBi 1.91 (1.95), GRAPE-AP 1.92 (1.97). So do Transformer-XL 1.61
-  (1.66) and GRAPE-A 1.74 (1.79), which nobody expected. RoPE 2.53 (1.77), p-RoPE 2.54 (1.77), sinusoidal 2.73 (2.13) and LeRoPE
+  (1.66) and GRAPE-A 1.74 (1.79), without an expectation. RoPE 2.53 (1.77), p-RoPE 2.54 (1.77), sinusoidal 2.73 (2.13) and LeRoPE
   2.59 (1.77) fail, xPos lies between: 2.09 (1.77). Learned loses only 0.23, from a bad start (2.39). PoPE loses 0.27; RePo
   0.11, but it is as bad as NoPE at the training length (2.29). NoPE and all temperatures lose 0.11 to 0.15. On the weights of RoPE,
   DCA keeps most, 1.80; Self-Extend (1.83) keeps more than ReRoPE (1.98), and PI fails everywhere (2.93 and more). T5 gets worse by
@@ -43,15 +43,16 @@ Outcome (means of two seeds; every score in benchmarks/results/study-encodings-2
   Of random symbols, seven are above 0.1 at twice the length, against the expectation: DAPE 0.37, FIRE 0.27, KERPLE's power variant
   0.20, GRAPE-A 0.16, Sandwich 0.13, KERPLE 0.12, FoX 0.11; none has more than 0.01 at four times.
 - Recall: none of the claims shows. At eight times the length, StickBreaking, SSMax (both 0.06) and LogN (0.10) are not above NoPE
-  (0.13), and SelectiveRoPE (0.02) is not above RoPE (0.05). PaTH-FoX 0.34 and PaTH 0.28 lead at twice the length. The task is
-  partly solved by position: the key that is asked for is always in the middle, so rotations and tables have 1.00 at the training
-  length and most biases about 0.28. Extensions of RoPE by the factor 8 have up to 0.35 at eight times the length for this reason.
+  (0.13), and SelectiveRoPE (0.02) is not above RoPE (0.05). PaTH-FoX 0.34 and PaTH 0.28 lead at twice the length. The task can
+  be solved by position, because the key that is asked for is always in the middle. That may be why most rotations and tables
+  have 1.00 at the training length and most biases about 0.28, and why some extensions of RoPE have up to 0.35 at eight times the
+  length.
 - Addition and state tracking: 0 at twice the length everywhere, as expected.
 - Counting: nothing leads at twice the length. GRAPE-A has 0.12, PaTH 0.10 and CoPE 0.05, of 128; at most 0.02 at eight times.
 Nobody should choose an encoding by the small differences: there are two seeds, models of two layers, and short trainings, in which
 several encodings have not learned some tasks.
-Cost: about 70 minutes of two CPU cores. On a machine that other work shared, it took 110 minutes. LieRE's 28 of the 1,260 runs
-were added by a second call of the same command, when LieRE joined the library.
+Cost: 110 minutes of two CPU cores that other work shared, and about 70 minutes of processor time on each (estimated).
+LieRE's 28 of the 1,260 runs were added by a second call of the same command, when LieRE joined the library.
 Command: lengthwise run studies/encodings_2026/small.py --workers 2
 """
 
@@ -163,7 +164,7 @@ def study(text: str = "python:docstrings", seeds: int = 2) -> Study:
         name="encodings 2026: learning rates (small)",
         question=f"Which of the learning rates {RATES[0]:g} and {RATES[1]:g} is better for each encoding on each task?",
         expectation="The larger rate is better for most encodings on most tasks, because the trainings are short.",
-        cost="about 25 minutes of 2 CPU cores",
+        cost="about 25 minutes of 2 CPU cores (estimated)",
         command=COMMAND,
         runs=tuple(rates),
         evaluation=evaluations([1], 64, 4096),
@@ -182,7 +183,7 @@ def comparison_study(text: str, seeds: int, rates: dict[tuple[Choice, Choice], f
         name="encodings 2026 (small)",
         question="Which encodings still work at up to eight times the training length, and on which tasks?",
         expectation=EXPECTATION,
-        cost="about 45 minutes of 2 CPU cores",
+        cost="about 45 minutes of 2 CPU cores (estimated)",
         command=COMMAND,
         runs=(*runs, *continued(rope, extensions(), steps=0)),
         evaluation=evaluations([1, 2, 4, 8], 64, 8192),

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from lengthwise import attend
-from lengthwise.attention import TokenInfo
+from lengthwise.attention import Mask, TokenInfo, plan
 from lengthwise.config import ConfigError
 from lengthwise.encodings import LeRoPE, PoPE, PositionEncoding, RePo, RoPE, SelectiveRoPE
 from lengthwise.encodings.documents import shifted
+from lengthwise.forms import AttentionModifiers, Rotation
+from lengthwise.span import Span
 
 DOCUMENTS = torch.tensor([[1, 2, 1, 1, 2, 2, 1, 2, 1]])
 
@@ -132,3 +134,8 @@ def test_what_cannot_be() -> None:
     with pytest.raises(ConfigError, match=r"RePo was made for 3 heads, and q has 2; use RePo\(num_heads=2\)"):
         repo = RePo(num_heads=3, head_dim=8, d_model=4).double()
         attend(q, k, v, repo, tokens=TokenInfo(x=torch.zeros(1, 9, 4).double()))
+    rotation = Rotation(torch.zeros(1, 3, 9, 4), torch.zeros(1, 3, 9, 4))  # of no encoding whose heads could be named
+    with pytest.raises(
+        ConfigError, match=r"has shape \[1, 3, 9, 4\]; it must be \[1 or 1 batch, a divisor of the 2 heads"
+    ):
+        plan(AttentionModifiers(rotation=rotation), Span.of(9), Mask(9, 9), q)(q, k, v, scale=1.0)

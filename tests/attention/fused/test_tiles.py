@@ -35,14 +35,13 @@ def case_of(bias: str, geometry: str, queries: int = 100) -> tiles.Case:
 
 
 def test_lists_that_are_kept_are_those_of_the_case():
-    for _ in range(2):  # the second time, they are kept
-        for bias, geometry, queries in itertools.product(BIASES, GEOMETRIES, (100, 205)):
-            for build, sizes in BUILDERS[: len(BUILDERS) if bias != "none" else 3]:
-                case = case_of(bias, geometry, queries)
-                expected, found = build(case, *sizes), tiles.lists(build, case, *sizes)
-                assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
-                assert found[2:] == expected[2:]
-                assert tiles.lists(build, case, *sizes) is found
+    for bias, geometry, queries in itertools.product(BIASES, GEOMETRIES, (100, 205)):
+        for build, sizes in BUILDERS[: len(BUILDERS) if bias != "none" else 3]:
+            case = case_of(bias, geometry, queries)
+            expected, found = build(case, *sizes), tiles.lists(build, case, *sizes)
+            assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+            assert found[2:] == expected[2:]
+            assert tiles.lists(build, case, *sizes) is found
 
 
 @pytest.mark.parametrize("what", ["segments", "positions", "documents"])

@@ -3,8 +3,9 @@
 Blocks of distances are square. Without segments, both sides of the blocks of queries are multiples of them (see tiles.by_distance);
 with segments there are no FAR tiles, so they need not be.
 
-Those of half precision with 64 and 128 dims are the fastest of some 20 combinations on an H200, at 8,192 tokens. The others were
-chosen so that the loops of most tiles need almost no local memory on sm_90 (benchmarks/gpu_code.py), and were not timed.
+Those of half precision with 64 and 128 dims were chosen by time, of some 20 combinations, on an H200 with NoPE, ALiBi, T5, KERPLE
+and FIRE at 8,192 tokens. The others were not timed: they were chosen so that the loops of most tiles need almost no local memory
+on sm_90 (benchmarks/gpu_code.py).
 """
 
 import torch
