@@ -33,8 +33,9 @@ TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
 COMMANDS = {  # name: (required extras, description)
     "demo": (["lab"], "train seven encodings and write a report: lengthwise run studies/quickstart.py"),
-    "test": (["lab", "test"], "run the tests with pytest"),
-    "test-slow": (["lab", "test"], "run the slow tests, which `test` skips"),
+    "test": (["lab", "test"], "run the quick tests with pytest: about five minutes on two cores"),
+    "test-medium": (["lab", "test"], "run the tests that take seconds: browsers, several processes, training"),
+    "test-slow": (["lab", "test"], "run the slow tests: kills, every setting on every backend, large shapes"),
     "mutants": (["lab", "test"], "break the source in many small ways and see whether the tests notice (--help)"),
     "check": (["dev", "lab", "test"], "check lint, formatting and types with ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
@@ -355,7 +356,7 @@ SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "posit
 
 def pytest(environment: Environment, markers: str, arguments: list[str], more_than_cores: int = 0) -> NoReturn:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, 4) + more_than_cores
+    workers = min(cores, 4) + more_than_cores  # one more uses the cores while a test waits for other processes
     command = [str(environment.python), "-m", "pytest", "-n", str(workers), "-m", markers, "--timeout", "300",
                "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
     env = variables(environment, OMP_NUM_THREADS="1")
@@ -450,8 +451,9 @@ def main(argv: list[str]) -> int:
     if command == "outside":
         become([python, "-m", "lengthwise", "check", "--outside", *rest], variables(environment))
     if command == "test":
-        # A quarter of the quick tests' time is spent waiting for other processes: one more worker uses the cores meanwhile.
-        pytest(environment, "not slow and not gpu", rest, more_than_cores=1)
+        pytest(environment, "not medium and not slow and not gpu", rest, more_than_cores=1)
+    if command == "test-medium":
+        pytest(environment, "medium and not slow and not gpu", rest, more_than_cores=1)
     if command == "test-slow":
         pytest(environment, "slow and not gpu", rest)
     if command == "mutants":

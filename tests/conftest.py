@@ -30,8 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", type=int, default=1, help="run one in N of the selected tests, others every day")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests whose hash with today's date is divisible by N."""
+    """Mark the tests that use a browser as medium. Keep the tests whose hash with today's date is divisible by N."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("medium")
     share, today = config.getoption("--share"), datetime.date.today().isoformat()
     if share > 1:
         digests = {item: hashlib.sha256(f"{today} {item.nodeid}".encode()).digest() for item in items}

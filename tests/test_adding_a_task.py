@@ -42,6 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("text", [TASK, ENCODING[2]], ids=["task", "encoding"])
 def test_every_command_works_as_written(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str

@@ -327,6 +327,7 @@ print(native.missing())
         assert done.stdout == f"{said}its compiled kernel is not available: nothing was compiled\n", done.stderr
 
 
+@pytest.mark.medium
 @as_root
 def test_without_a_home_and_without_a_name() -> None:
     """The kernel lies beside its source, so only the extracted text has a warning."""

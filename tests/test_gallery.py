@@ -34,6 +34,7 @@ def gallery() -> ModuleType:
     return module
 
 
+@pytest.mark.medium
 def test_the_gallery_is_up_to_date(gallery, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gallery.py", "--check"])
     assert gallery.main() == 0, capsys.readouterr().out

@@ -212,6 +212,7 @@ def test_touching_an_encoding_loads_torch() -> None:
     assert ran.stdout.strip() == "True", ran.stderr
 
 
+@pytest.mark.medium
 def test_importing_a_module_changes_no_other() -> None:
     code = """
 import importlib, sys

@@ -213,6 +213,7 @@ def test_coverage(seeds: int, of_seeds: float, of_prompts: float) -> None:
     assert 0.93 <= covered(seeds, of_seeds, of_prompts, "seeds and prompts") <= 0.995
 
 
+@pytest.mark.medium
 def test_a_plain_crossed_bootstrap_of_three_seeds_is_too_narrow() -> None:
     """Why it is not the rule. All three seeds on one side of the truth: 1/4 of studies."""
     assert covered(3, 1, 0, "crossed") == pytest.approx(0.75, abs=0.05)

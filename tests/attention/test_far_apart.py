@@ -72,6 +72,7 @@ LISTING = ("blocked", "sdpa", "reference")
 assert set(BACKENDS) == {"fused", "flex", *LISTING}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "place", "backend"), [ON_FLEX[0], *(pytest.param(*asked, marks=pytest.mark.slow) for asked in ON_FLEX[1:])]
 )

@@ -81,6 +81,7 @@ def test_columns_along_the_keys(entries, furthest, less, first):
     )
 
 
+@pytest.mark.medium
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_rows_are_sheared_and_back(queries, keys):
     rows = torch.randn(2, 3, queries, queries + keys - 1, dtype=torch.float64, requires_grad=True)

@@ -252,6 +252,7 @@ def require_equal(case: Case, backends: list[str] = QUICK) -> None:
                 assert off <= close * size, f"{backend} in {dtype}: answer {n} is {off:.1e} off"
 
 
+@pytest.mark.medium
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_any_shape_and_any_sum_of_forms(case):
@@ -272,6 +273,7 @@ def test_any_shape_and_any_sum_of_forms_by_flex_attention(case):
     require_equal(case, ["flex"])
 
 
+@pytest.mark.medium
 def test_every_form_reaches_every_backend_that_knows_it():
     """Otherwise the tests above would compare the reference with itself."""
     seen: dict[str, set[str]] = {name: set() for name in BACKENDS}

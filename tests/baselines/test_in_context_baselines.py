@@ -114,6 +114,7 @@ def test_prompts_with_different_ranks_do_not_touch_each_other() -> None:
     np.testing.assert_allclose(least_squares(xs, ys), alone, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.medium
 def test_the_error_of_least_squares_is_the_dimension_less_the_examples() -> None:
     """x, w ~ N(0, I): E (y − ŷ)² = max(d − i, 0) after i examples."""
     chance = np.random.default_rng(3)

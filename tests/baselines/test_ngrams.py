@@ -46,6 +46,7 @@ def test_counts_of_what_came_before_alone():
     np.testing.assert_array_equal(ngram(tokens[:, :12], 4, 3), ngram(tokens, 4, 3)[:, :12])
 
 
+@pytest.mark.medium
 def test_the_distances_that_the_task_s_docstring_promises():
     task = PFA()
     batch = task.examples(0, 1280, 400)

@@ -47,6 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return use
 
 
+@pytest.mark.medium
 def test_tables_and_files(here: Call, clock: Any, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("a.json", "a.svg")]
     ran = here(

@@ -16,6 +16,7 @@ from tests.cli.conftest import TINY
 Call = Callable[..., Any]
 
 
+@pytest.mark.medium
 def test_finished_runs_are_left_alone(here: Call, finished: Path) -> None:
     (first, *_) = json.loads(here("list", "runs", "--results", finished, "--json").out)
     ran = here("cancel", first["key"][:8], "--results", finished)

@@ -41,6 +41,7 @@ def test_compare_without_a_study_file(here: Call, tmp_path: Path, monkeypatch: p
     assert study["command"].startswith("lengthwise compare RoPE fire-s:hidden_layers=1 --text ")
 
 
+@pytest.mark.medium
 def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.html"
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
@@ -53,6 +54,7 @@ def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
         assert said in page.read_text()
 
 
+@pytest.mark.medium
 def test_compare_then_continues_from_every_trained_model(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "rope", "--task", "copy:symbols=5", "--train-length", 4, "--steps", 10, "--batch-size", 4]
@@ -85,6 +87,7 @@ def test_compare_then_continues_from_every_trained_model(here: Call, tmp_path: P
     assert "--then-share needs --then" in ran.err
 
 
+@pytest.mark.medium
 def test_compare_position_schemes(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]
@@ -199,6 +202,7 @@ def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
     assert max(len(one), len(other)) <= MAX_NAME_LENGTH
 
 
+@pytest.mark.medium
 def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--on", "inline"]

@@ -35,6 +35,7 @@ def test_help_lists_every_verb(here: Call) -> None:
     assert here("--version").out.strip() == lengthwise.__version__
 
 
+@pytest.mark.medium
 def test_what_only_reads_results_imports_no_torch(finished: Path, tmp_path: Path) -> None:
     with open_store(finished, create=False) as store:
         key = store.runs()[0].key

@@ -232,6 +232,7 @@ def attack(whole: Path, place: Path, capfd: Any, seeds: range) -> list[str]:
     return wrong
 
 
+@pytest.mark.medium
 def test_changed_cells(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert attack(whole, tmp_path, capfd, range(6)) == []
 

@@ -73,6 +73,7 @@ def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, compared: P
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
 
+@pytest.mark.medium
 @needs_pipes
 def test_a_pipe_beside_the_database_is_refused(compared: Path) -> None:
     """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in a process of their own."""
@@ -205,5 +206,6 @@ def test_misplaced_commas(here: Call, words: list[object], message: str) -> None
     assert message in ran.err
 
 
+@pytest.mark.medium
 def test_a_shared_encoding_is_inspected_like_the_encoding(here: Call) -> None:
     assert here("inspect", "fire-s", "--json").out == here("inspect", "fire", "--json").out != ""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Call = Callable[..., Any]
 
 
@@ -27,6 +29,7 @@ def test_lengths_of_a_file(here: Call, tmp_path: Path) -> None:
     assert (found["field"], found["examples"], found["median"]) == ("length", 3, 3)
 
 
+@pytest.mark.medium
 def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     shutil.copytree(finished, results)

@@ -327,6 +327,7 @@ def test_a_metric_that_is_a_name_and_a_unit_that_is_none_are_refused(
     one_line(here("sample", "mine", "--plugin", "named.py"), says)
 
 
+@pytest.mark.medium
 def test_a_comparison_with_them_in_worker_processes(
     compared: Path, here: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +348,7 @@ def test_a_comparison_with_them_in_worker_processes(
     assert here("lengths", key, "--results", "results", "--plugin", "mine.py").code == 0
 
 
+@pytest.mark.medium
 def test_a_stored_path_is_shown_and_never_run(
     compared: Path, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +374,7 @@ def test_a_stored_path_is_shown_and_never_run(
     assert "\x1b" not in ran.err
 
 
+@pytest.mark.medium
 def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     def study(text: str) -> Any:
         (own / "study.py").write_text(text + STUDY.replace("ENCODINGS", '[Windowed, "nope"]'))
@@ -411,6 +414,7 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert "earlier code" in marks[new[:8]]
 
 
+@pytest.mark.medium
 def test_every_run_of_earlier_code_is_marked(here: Call, own: Path) -> None:
     def train(name: str, text: str, encodings: str) -> None:
         study = STUDY.replace('"mine"', repr(name)).replace('["copy"]', "[Largest]").replace("ENCODINGS", encodings)
@@ -449,6 +453,7 @@ def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:
     assert keys(declared) != keys(declared.replace("version = 1", "version = 2"))
 
 
+@pytest.mark.medium
 def test_a_class_in_a_neighbour_of_the_study(here: Call, own: Path) -> None:
     (own / "study.py").write_text("from mine import Windowed\n" + STUDY.replace("ENCODINGS", "[Windowed]"))
     try:
@@ -528,6 +533,7 @@ def test_a_plug_in_that_failed_is_loaded_again(own: Path) -> None:
         assert "Doubled" in listed()["position scheme"]
 
 
+@pytest.mark.medium
 def test_a_neighbour_may_be_imported_when_a_function_runs(
     here: Call, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def rows(ran: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.out.splitlines()]
 
 
+@pytest.mark.medium
 def test_all_of_scan(here: Call) -> None:
     found = rows(here("sample", "scan", "--all", "--json"))
     assert len(found) == len({row["input"] for row in found}) == 20_910
@@ -122,6 +123,7 @@ def test_what_cannot_be_sampled(here: Call, words: list[str], says: str) -> None
     assert says in ran.err
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGPIPE")
 def test_whoever_reads_the_beginning_alone_gets_no_traceback() -> None:
     command = [sys.executable, "-m", "lengthwise", "sample", "scan", "--all", "--json"]

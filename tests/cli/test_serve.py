@@ -50,6 +50,7 @@ def test_a_missing_package_names_the_extra(here: Call, results: Path, monkeypatc
     assert ran.err == "lengthwise: the package uvicorn is missing; install it with: pip install 'lengthwise[serve]'\n"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("number", "codes"), [(signal.SIGINT, (0, 130)), pytest.param(signal.SIGTERM, (143,), marks=pytest.mark.slow)]
 )

@@ -33,6 +33,7 @@ def files_with(folder: Path, text: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+@pytest.mark.medium
 def test_every_command(
     here: Call, finished: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

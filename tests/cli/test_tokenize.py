@@ -88,6 +88,7 @@ def test_it_starts_without_torch(source: Path, tmp_path: Path) -> None:
     assert ran.stderr == "False\n"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_stops_at_once_and_continues(here: Call, tmp_path: Path, number: int, code: int) -> None:
     """One line says how to go on, and no worker stays."""

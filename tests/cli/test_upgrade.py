@@ -55,6 +55,7 @@ def test_refusals_are_one_line(here: Call, older: Path, tmp_path: Path) -> None:
         assert words in ran.err
 
 
+@pytest.mark.medium
 def test_an_upgrade_imports_no_torch(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "older")
     write_revisions(tmp_path / "migrations")

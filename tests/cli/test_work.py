@@ -39,6 +39,7 @@ def test_it_finishes_the_runs_of_the_study(here: Call, finished: Path, tmp_path:
     assert scores[0] == scores[1] != []
 
 
+@pytest.mark.medium
 def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
     on = ("--results", tmp_path / "results", "--on", "inline")
     file = study_file(tmp_path)
@@ -56,6 +57,7 @@ def test_failed_runs_are_not_tried_again(here: Call, tmp_path: Path) -> None:
         assert [len(store.scores([run.key])) for run in store.runs("tiny")] == [3, 3]
 
 
+@pytest.mark.medium
 def test_the_time_limit_saves_the_progress(tmp_path: Path) -> None:
     study = load(study_file(tmp_path, LONG))
     outcome = execute(study, tmp_path / "results", executor=Inline(), join=True, max_seconds=1.0)

@@ -530,6 +530,7 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
     assert "bidirectional: off by" in answer.detail
 
 
+@pytest.mark.medium
 def test_a_refusal_is_an_answer_and_has_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     no_bias = lambda modifiers, *_: "it has no biases" if modifiers.terms else None  # noqa: E731
     monkeypatch.setitem(BACKENDS, "narrow", BackendOf(BACKENDS["reference"].prepare, no_bias))

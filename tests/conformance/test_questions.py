@@ -18,10 +18,13 @@ ASKED = [
 # Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question meets
 # every backend. `agrees` compares the backends, and is quick on all of them but FlexAttention, which takes half a second for every
 # kind of effect: the quick tests ask it what is in attention/backends/test_flex.py. Encodings that return the same forms as
-# others, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow tests (the quick ones decode all in
-# models/test_layer_settings.py).
+# others, with other numbers, are asked `agrees` on one backend, and `decoding` in the slow tests. `decoding` takes seconds (the
+# quick tests decode all in models/test_layer_settings.py).
 QUICK = [
-    pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
+    pytest.param(
+        make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}",
+        marks=[pytest.mark.medium] * (question.name == "decoding"),
+    )
     for m, make in enumerate(ENCODINGS)
     for n, question in enumerate(QUESTIONS)
     for backend in (

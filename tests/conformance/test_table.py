@@ -18,6 +18,7 @@ from lengthwise.conformance.table import main
 from lengthwise.encodings import ENCODINGS
 
 
+@pytest.mark.medium
 def test_json_of_one_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first question, in a worker process."""
     monkeypatch.setattr(table, "QUESTIONS", QUESTIONS[:1])
@@ -93,6 +94,7 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
     assert cells == [2 + len(QUESTIONS)] * count
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to see the workers")
 @pytest.mark.parametrize(
     ("number", "code"),

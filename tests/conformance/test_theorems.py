@@ -414,6 +414,7 @@ def test_a_shift_that_changes_something_fails():
         assert verdicts(shift_invariance.prove(make)) == [False], make
 
 
+@pytest.mark.medium
 def test_a_setting_that_is_declared_not_invariant_has_to_change_something():
     class Modest(DAPE):
         """Says of itself with "fire" that it is not invariant, and has a base that is."""
@@ -447,6 +448,7 @@ def of_nope():
     return theorems.run([NoPE])
 
 
+@pytest.mark.medium
 def test_names_limit_what_is_asked(of_nope):
     assert {(r.theorem, r.encoding) for r in of_nope} == {
         ("NoPE finds positions", "NoPE"),

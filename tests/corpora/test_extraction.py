@@ -103,6 +103,7 @@ def agrees(monkeypatch, every):
         assert [m["comment"].decode() for m in extraction.TOKEN.finditer(source) if m["comment"]] == comments, name
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_it_finds_what_the_parser_finds(monkeypatch):
     agrees(monkeypatch, 12)

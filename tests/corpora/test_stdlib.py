@@ -27,6 +27,7 @@ def test_three_domains_of_real_size(everything):
     assert not any(stdlib.MANUAL in document.name for document in everything.documents)  # it is there as topics
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("domain", stdlib.DOMAINS)
 def test_each_domain_by_itself(everything, domain):
     alone = in_memory.read(f"python:{domain}", "")

@@ -46,6 +46,7 @@ def model(request, tmp_path_factory):
     return train(run, tmp_path_factory.mktemp("run")).model.eval()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("task", [Copy(symbols=4), Ragged(symbols=4)], ids=["of one size", "of many"])
 def test_one_forward_says_what_decoding_says(model, task):
     """Example by example."""
@@ -116,6 +117,7 @@ def test_a_nan_in_the_prompt_is_not_that_of_an_answer(monkeypatch):
         assert bool(nan) == expected
 
 
+@pytest.mark.medium
 def test_a_scratchpad_that_one_forward_gets_right_is_said_right(tmp_path):
     """All of it right under teacher forcing: then the model says exactly that, and every step of it is right."""
     run = Run(

@@ -412,6 +412,7 @@ def test_the_file_of_results_is_written_whole_or_not_at_all(tiny, tmp_path, monk
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.medium
 @needs_transformers
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, monkeypatch, capfd):

@@ -114,6 +114,7 @@ def test_neither_order_nor_company_matters(scored):
     assert numbers(evaluate(model, task, config, train_length=8)) == together, "call history"
 
 
+@pytest.mark.medium
 def test_the_batch_size_changes_rounding_alone(scored):
     model, task, config = scored
     whole = numbers(evaluate(model, task, config, train_length=8, division=Division(10**6)))
@@ -216,6 +217,7 @@ def test_a_length_that_the_task_has_not_got_is_refused_before_any_forward(text):
 RANDOM = choose(Randomized, max_length=200)
 
 
+@pytest.mark.medium
 def test_drawn_positions_hang_on_the_seed_and_the_length_alone(scored):
     model, task, config = scored
     together = numbers(evaluate(model, task, config, train_length=8, positions=RANDOM))

@@ -108,6 +108,7 @@ def with_row(files: Files, name: str, change: Callable[[dict[str, Any]], Any]) -
 # ---- from store to store ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_the_other_store_has_the_same_rows_and_the_same_page(
     store: Store, bundle: Path, where: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def weights(path: str) -> dict[str, torch.Tensor]:
     return load_file(Path(path) / "model.safetensors")
 
 
+@pytest.mark.medium
 def test_one_method_without_training(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "tiny" / "tokenizer_config.json").chmod(0o400)
     assert run("tiny", "--methods", "yarn:factor=4", *MEASURED, "--out", "new") == 0
@@ -103,6 +104,7 @@ def test_the_page_fits_a_phone(place: Path, browser: Any) -> None:
     page.close()
 
 
+@pytest.mark.medium
 def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
     assert run("tiny", "--methods", "pi:factor=2", *MEASURED, "--out", "new") == 0
     words = ("reach", "tiny", *MEASURED, "--tasks", "text", "--methods", "own,pi:factor=2", "--output", "r.json")
@@ -116,6 +118,7 @@ def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
         assert after == pytest.approx(reach.find("pi:factor=2", "text", length)[0].scores, rel=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("lora", [(), pytest.param(("--lora", 2), marks=pytest.mark.slow)], ids=["full", "lora"])
 def test_training_changes_the_weights_and_the_encoding(
     lora: tuple[Any, ...], place: Path, capfd: pytest.CaptureFixture[str]
@@ -341,6 +344,7 @@ def test_bad_input(words: tuple[str, ...], message: str, place: Path, capfd: pyt
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+@pytest.mark.medium
 def test_a_folder_with_our_encoding_is_extended_again(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("tiny", "--methods", "dynamicntk", *MEASURED, "--out", "new") == 0
     assert run("new", "--methods", "yarn:factor=2", *MEASURED, "--json", "--out", "again") == 0

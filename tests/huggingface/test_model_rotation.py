@@ -25,6 +25,7 @@ def rotations(model: Any) -> list[Any]:
     return [module._lengthwise.model_rotation for module in model.modules() if hasattr(module, "_lengthwise")]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("family", "encoding"), CASES)
 def test_it_is_the_rotation_of_our_attention(
     family: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def models() -> dict[str, Any]:
     return {"replaced": use(model_of("llama"), choose(FIRE)), "exported": LengthwiseForCausalLM(config)}
 
 
+@pytest.mark.medium
 @needs_accelerate
 @pytest.mark.parametrize("kind", ["replaced", "exported"])
 def test_the_trainer_trains_saves_and_continues(kind: str, tmp_path: Path) -> None:

@@ -266,6 +266,7 @@ def test_a_soft_cap_is_refused() -> None:
         )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("family", ["llama", "mistral", "bloom", "mpt", "gpt_neox"])
 def test_content_of_tokens_with_a_cache(family: str) -> None:
     """Parts of a text, padded rows and beams; Mistral has a window of 5 tokens, beyond which its cache drops keys."""
@@ -323,6 +324,7 @@ def test_layers_that_compute_with_the_mask_are_refused() -> None:
     refused("read the mask themselves \\(its dtype\\)", lambda: model(tokens()))
 
 
+@pytest.mark.medium
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("kind", "settings"),

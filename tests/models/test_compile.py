@@ -40,6 +40,7 @@ def require(graphs: list[int], *names: str, **settings: Any) -> dict[str, dict[s
     return found
 
 
+@pytest.mark.medium
 def test_one_graph_serves_all_lengths():
     found = require([1, 1], *QUICK, dynamic=True, lengths=[17, 33])
     if not native.missing():  # nothing had asked for the kernel in that process before the first graph was made

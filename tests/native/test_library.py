@@ -97,6 +97,7 @@ def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeyp
     assert compiles == "lengthwise: compiling the attention kernel (once; 10 to 60 seconds)"
 
 
+@pytest.mark.medium
 def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
     """The same with nothing replaced: a source folder of its own, with a library that was cut short beside it."""
     package = Path(native.__file__).parents[1]
@@ -301,6 +302,7 @@ def test_what_older_sources_made_is_deleted(places):
     assert not old.exists()
 
 
+@pytest.mark.medium
 def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
     """In a fresh process, with a source whose library is nowhere."""
     program = f"""

@@ -123,6 +123,7 @@ def centres(marks: Any) -> list[tuple[float, float]]:
     return [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [360, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, path: Path, probed: Findings, width: int) -> None:
     page = opened(path, viewport={"width": width, "height": 900})
@@ -153,6 +154,7 @@ def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, path: Path, p
     assert whiskers.count() == BINS, "an interval over three seeds in each bin"
 
 
+@pytest.mark.medium
 def test_the_legend_hides_an_encoding_everywhere(opened: Any, path: Path) -> None:
     page = opened(path)
     line = page.locator(".attention .chart").first.locator('path[stroke="var(--c2)"], path[fill="var(--c2)"]')
@@ -173,6 +175,7 @@ def test_the_legend_hides_an_encoding_everywhere(opened: Any, path: Path) -> Non
     assert page.messages == []
 
 
+@pytest.mark.medium
 def test_the_tooltip_and_the_description(opened: Any, path: Path, probed: Findings) -> None:
     page = opened(path)
     chart = page.locator(".attention .chart").first
@@ -198,6 +201,7 @@ def test_the_tooltip_and_the_description(opened: Any, path: Path, probed: Findin
     assert histogram.get_attribute("tabindex") is None, "it has nothing for the keyboard"
 
 
+@pytest.mark.medium
 def test_light_dark_and_paper(opened: Any, path: Path) -> None:
     def looks(page: Any) -> list[str]:
         found: list[str] = page.evaluate(

@@ -58,6 +58,7 @@ def test_rows_have_baselines_once(study: Findings) -> None:
     assert [s.label for s in task.ranked(400)] == ["FIRE", "NoPE"], "they have no rank"
 
 
+@pytest.mark.medium
 def test_the_spec_is_valid_and_says_each_name(study: Findings) -> None:
     import altair
 
@@ -145,6 +146,7 @@ def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Find
     assert "a floor is a baseline that a model must beat" in render(study)
 
 
+@pytest.mark.medium
 def test_a_phone_shows_all_of_it(opened: Any, study: Findings, tmp_path: Any) -> None:
     path = tmp_path / "page.html"
     path.write_text(render(study))

@@ -53,6 +53,7 @@ def test_draws_every_encoding_and_fetches_nothing(open_page: Any, report: Path) 
             assert word in words
 
 
+@pytest.mark.medium
 def test_the_legend_hides_and_shows(open_page: Any, report: Path) -> None:
     with opened(open_page, report) as page:
         key = page.locator(".key", has_text="FIRE").first
@@ -75,6 +76,7 @@ def test_the_legend_hides_and_shows(open_page: Any, report: Path) -> None:
         assert drawn(page, 1) > 0
 
 
+@pytest.mark.medium
 def test_the_legend_by_keyboard(open_page: Any, report: Path) -> None:
     with opened(open_page, report) as page:
         page.locator(".key", has_text="Sinusoidal").first.focus()
@@ -86,6 +88,7 @@ def test_the_legend_by_keyboard(open_page: Any, report: Path) -> None:
         assert drawn(page, 4) > 0
 
 
+@pytest.mark.medium
 def test_the_legend_by_touch(open_page: Any, report: Path) -> None:
     with opened(open_page, report, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
         page.locator(".key", has_text="ALiBi").first.tap()
@@ -96,6 +99,7 @@ def test_the_legend_by_touch(open_page: Any, report: Path) -> None:
         assert page.locator(".tip").first.is_visible()
 
 
+@pytest.mark.medium
 def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: Findings) -> None:
     with opened(open_page, report) as page:
         page.locator("figure .chart").first.scroll_into_view_if_needed()
@@ -123,6 +127,7 @@ def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: F
         tip.wait_for(state="hidden")
 
 
+@pytest.mark.medium
 def test_the_axis_can_show_all_or_the_best(open_page: Any, report: Path) -> None:
     def ticks(page: Any) -> str:
         return page.locator("figure .chart").first.text_content()
@@ -141,6 +146,7 @@ def test_the_axis_can_show_all_or_the_best(open_page: Any, report: Path) -> None
         assert page.locator("[data-range][aria-pressed=true]").count() == 1
 
 
+@pytest.mark.medium
 def test_tables_sort(open_page: Any, report: Path) -> None:
     def order(page: Any) -> list[str]:
         return page.locator(".task .scores").first.locator("tbody th").all_inner_texts()
@@ -169,6 +175,7 @@ def test_what_is_missing_sorts_below(open_page: Any, tmp_path: Path, make_row: M
             assert page.locator(".task .scores").first.locator("tbody th").all_inner_texts() == expected
 
 
+@pytest.mark.medium
 def test_names_from_users_run_nothing(
     open_page: Any, tmp_path: Path, make_row: Make, make_score: Make, make_study: Make
 ) -> None:
@@ -202,6 +209,7 @@ def test_an_injected_script_would_not_run(browser: Any, tmp_path: Path, report: 
     context.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, 320])
 def test_a_phone_scrolls_only_downwards(width: int, open_page: Any, report: Path) -> None:
     with opened(open_page, report, viewport={"width": width, "height": 844}, is_mobile=True, has_touch=True) as page:
@@ -217,6 +225,7 @@ def test_a_phone_scrolls_only_downwards(width: int, open_page: Any, report: Path
         assert small == 0, "keys are large enough for a finger"
 
 
+@pytest.mark.medium
 def test_a_table_that_does_not_fit_says_that_it_scrolls(
     open_page: Any, tmp_path: Path, make_row: Make, make_score: Make
 ) -> None:
@@ -277,6 +286,7 @@ def test_dark_differs_and_follows_a_change(open_page: Any, report: Path) -> None
         assert colours(page) == light
 
 
+@pytest.mark.medium
 def test_paper_is_light_and_complete(open_page: Any, report: Path) -> None:
     with opened(open_page, report, color_scheme="dark") as page:
         page.emulate_media(media="print", color_scheme="dark")

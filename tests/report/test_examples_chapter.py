@@ -35,6 +35,7 @@ def test_nothing_where_nothing_was_asked(quickstart: Findings) -> None:
     assert "Lengths of examples" not in render(quickstart)
 
 
+@pytest.mark.medium
 def test_the_table_looks_and_sorts_as_the_others(opened: Any, counted: Findings, tmp_path: Path) -> None:
     page = opened(write(counted, tmp_path / "page.html"))
     page.evaluate("document.querySelectorAll('section.examples details').forEach((d) => { d.open = true; })")
@@ -49,6 +50,7 @@ def test_the_table_looks_and_sorts_as_the_others(opened: Any, counted: Findings,
     assert table.locator("tbody td").first.evaluate(looks) == other.evaluate(looks)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, pytest.param(1100, marks=pytest.mark.slow)])
 def test_it_fits_and_bars_are_shares(opened: Any, counted: Findings, tmp_path: Path, width: int) -> None:
     page = opened(write(counted, tmp_path / "page.html"), viewport={"width": width, "height": 900})

@@ -43,6 +43,7 @@ def visible(page: Any, selector: str) -> list[str]:
     ]
 
 
+@pytest.mark.medium
 def test_filters_and_their_address(study: Findings, tmp_path: Path, opened: Any) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(study))
@@ -75,6 +76,7 @@ def test_filters_and_their_address(study: Findings, tmp_path: Path, opened: Any)
     assert page.locator("#task-text .key[aria-pressed=false]").all_inner_texts() == ["ALiBi"]
 
 
+@pytest.mark.medium
 def test_a_link_to_a_run_opens_the_table_of_runs(study: Findings, tmp_path: Path, opened: Any) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(study))

@@ -55,6 +55,7 @@ def test_nothing_where_nothing_was_decoded(quickstart: Findings) -> None:
     assert "Generated answers" not in render(quickstart)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, 1100])
 def test_it_fits(browser: Any, decoded: Findings, tmp_path: Path, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})

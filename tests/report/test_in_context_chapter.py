@@ -112,6 +112,7 @@ def line(page: Any, slot: int) -> int:
     return int(shared.locator(f'path[stroke="var(--c{slot})"], path[fill="var(--c{slot})"]').count())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_fits_and_follows_the_legend(opened: Any, probed: Findings, tmp_path: Path, width: int) -> None:
     page = opened(write(probed, tmp_path / "page.html"), viewport={"width": width, "height": 900})
@@ -143,6 +144,7 @@ def test_it_fits_and_follows_the_legend(opened: Any, probed: Findings, tmp_path:
     assert page.messages == []
 
 
+@pytest.mark.medium
 def test_charts_are_drawn_when_they_are_near_and_before_printing(
     browser: Any, probed: Findings, tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_charts_are_drawn_when_they_are_near_and_before_printing(
     page.close()
 
 
+@pytest.mark.medium
 def test_long_and_hostile_names_are_text_and_leave_room_for_the_chart(
     opened: Any, make_rows: Any, make_study: Any, tmp_path: Path
 ) -> None:

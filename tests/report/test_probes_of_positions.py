@@ -104,6 +104,7 @@ def test_names_cannot_break_out(make_rows: Callable[..., Any], make_study: Calla
     assert "<script>alert" not in page
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_fits_into_a_narrow_window(opened: Callable[..., Any], probed: Findings, tmp_path: Path, width: int) -> None:
     page = opened(write(probed, tmp_path / "page.html"), viewport={"width": width, "height": 900})

@@ -39,6 +39,7 @@ def test_one_seed_has_no_intervals(make_rows: Callable[..., Any], make_study: Ca
     assert "one seed: no interval" in page
 
 
+@pytest.mark.medium
 def test_many_pairs_are_compressed_until_their_table_is_opened(
     quickstart: Findings, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def normal(row: str) -> str:
     return row.replace(' class=""', "")
 
 
+@pytest.mark.medium
 def test_a_cell_shows_the_scores_of_its_seeds(quickstart: Findings, tmp_path: Path, opened: Any) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(quickstart), encoding="utf-8")
@@ -84,6 +86,7 @@ def test_a_cell_shows_the_scores_of_its_seeds(quickstart: Findings, tmp_path: Pa
     assert cell.get_attribute("title").endswith(f"3 seeds × {point.seeds[0].n} examples; seeds 0 to 2: {scores}")
 
 
+@pytest.mark.medium
 def test_a_hidden_encoding_is_faded_in_its_pairs(quickstart: Findings, tmp_path: Path, opened: Any) -> None:
     """Seven encodings have 21 pairs, and each of them is in six."""
     file = tmp_path / "page.html"

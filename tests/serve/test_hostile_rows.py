@@ -23,6 +23,7 @@ ADDRESSES = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 10))])
 def test_pages_on_damaged_rows(folder: Path, reports: Reports, seed: int) -> None:
     draw = random.Random(seed)

@@ -49,6 +49,7 @@ def show(page: Any, address: str) -> None:
     page.documents.clear()
 
 
+@pytest.mark.medium
 def test_progress_and_curves_change_without_reloading(page: Any, address: str, store: Store) -> None:
     running = key(1, 3)
     show(page, f"{address}/study?name=first")
@@ -72,6 +73,7 @@ def test_progress_and_curves_change_without_reloading(page: Any, address: str, s
     assert (page.messages, page.outside) == ([], [])
 
 
+@pytest.mark.medium
 def test_runs_of_two_studies_side_by_side(page: Any, address: str, store: Store) -> None:
     finish(store, "second", 0.9)
     show(page, f"{address}/study?name=first")
@@ -142,6 +144,7 @@ def test_the_page_waits_for_a_store_that_is_gone(page: Any, address: str, store:
     assert page.evaluate("document.querySelectorAll('.plot').length") > 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [390, pytest.param(1000, marks=pytest.mark.slow)])
 def test_no_page_is_wider_than_the_window(page: Any, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})

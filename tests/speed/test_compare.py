@@ -62,6 +62,7 @@ def false_alarms(noise, count: int) -> int:
     return alarms
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("noise", [little, heavy])
 def test_false_alarms_are_rare(noise) -> None:
     assert false_alarms(noise, 100) <= 11  # 2.8 standard deviations above 5 %

@@ -61,6 +61,7 @@ def test_every_format(suffix: str, begins: bytes) -> None:
         assert (b"var(--" in content) == (suffix == "html")
 
 
+@pytest.mark.medium
 def test_the_picture_is_a_valid_specification(panels: list[Panel]) -> None:
     import altair
 

@@ -210,6 +210,7 @@ def start(results: str, tmp_path: Path) -> Iterator[Callable[[str], "subprocess.
         process.communicate()
 
 
+@pytest.mark.medium
 def test_a_kill_changes_nothing(results: str, engine: Engine, start: Callable[..., Any], second: Second) -> None:
     before = contents(engine)
     killed = start("print('changed', flush=True); time.sleep(600)")

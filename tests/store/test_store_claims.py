@@ -220,6 +220,7 @@ def test_only_silence_tells_about_workers_elsewhere() -> None:
         assert is_dead(f"{host}:{unused_pid}:{token}", 0.0)
 
 
+@pytest.mark.medium
 def test_threads_share_a_store(store: Store, make: Any) -> None:
     """A worker's heartbeat may come from a thread of its own while the main one writes."""
     store.add_study("s", evaluation={}, runs=[make.run(f"{n:016x}") for n in range(24)])
@@ -270,6 +271,7 @@ def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
     )
 
 
+@pytest.mark.medium
 def test_all_are_dropped_or_none(study: Store, make: Any) -> None:
     assert claimed(study, FAR) == "a100000000000000"
     with pytest.raises(StoreError, match=r"run a1000000 .* is running; .* nothing was deleted"):

@@ -356,6 +356,7 @@ def test_waiting_for_a_lock_is_said(
     assert caplog.messages == [said]
 
 
+@pytest.mark.medium
 def test_locked_altogether(results: Path, tmp_path: Path) -> None:
     other = sqlite3.connect(results / "results.db", isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -464,6 +465,7 @@ def read(where: Path, tmp_path: Path) -> list[str]:
 needs_permissions = pytest.mark.skipif(sys.platform == "win32", reason="folders have no such permissions there")
 
 
+@pytest.mark.medium
 @needs_permissions
 @pytest.mark.parametrize("what", ["folder and file", "folder", "file"])
 def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Path, what: str) -> None:
@@ -485,6 +487,7 @@ def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Pa
     assert (folder / "results.db").read_bytes() == content
 
 
+@pytest.mark.medium
 @needs_permissions
 @pytest.mark.parametrize("with_index", [True, False])
 def test_what_a_killed_writer_left_is_read_from_a_read_only_folder(

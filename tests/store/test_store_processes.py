@@ -60,6 +60,7 @@ def everything_is_there(store: Store, runs: int) -> None:
         assert [(point.step, point.loss) for point in store.curve(row.key)] == [(0, 1.0), (1, 1.0), (2, 1.0)], row.key
 
 
+@pytest.mark.medium
 def test_processes_that_start_at_once_share_the_work(where: str, tmp_path: Path, start: Start) -> None:
     """Each of them creates the database and adds the study, then they race for 30 runs that take no time."""
     processes = [start(30) for _ in range(4)]
@@ -72,6 +73,7 @@ def test_processes_that_start_at_once_share_the_work(where: str, tmp_path: Path,
     assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:016x}" for n in range(30))
 
 
+@pytest.mark.medium
 def test_the_run_of_a_killed_process_is_taken_over_at_once(where: str, tmp_path: Path, start: Start) -> None:
     victim = start(12, 0.004, "hang")
     assert victim.stdout is not None
@@ -95,6 +97,7 @@ def test_the_run_of_a_killed_process_is_taken_over_at_once(where: str, tmp_path:
     assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:016x}" for n in range(12))
 
 
+@pytest.mark.medium
 def test_kills_at_random_moments_lose_nothing(where: str, tmp_path: Path, start: Start) -> None:
     chance = random.Random(7)
     killed = 0

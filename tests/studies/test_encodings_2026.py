@@ -52,6 +52,7 @@ def test_a_study_can_be_run(path: Path) -> None:
     assert study.command.startswith(command)
 
 
+@pytest.mark.medium
 def test_every_encoding_is_on_every_task_with_its_own_learning_rate(stages: tuple[Study, Study]) -> None:
     rates, following = stages
     seeds = {run.seed for run in rates.runs}

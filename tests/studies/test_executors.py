@@ -83,6 +83,7 @@ def test_ctrl_c_saves_an_inline_run_and_the_same_call_continues(study_file: Stud
     assert checkpoint.name == f"checkpoint-{step:08d}.safetensors"
 
 
+@pytest.mark.medium
 def test_inline_waits_for_runs_of_others(study_file: StudyFile, tmp_path: Path) -> None:
     study = load(study_file(encodings='["nope"]'))
     results = tmp_path / "results"

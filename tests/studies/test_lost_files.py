@@ -41,6 +41,7 @@ def rerun(place: Path, study: Path | None = None) -> tuple[Any, list[Event]]:
     return outcome, heard
 
 
+@pytest.mark.medium
 def test_runs_without_weights_are_trained_again(place: Path) -> None:
     with open_results(place / "results") as store:
         first, _ = store.runs("tiny")

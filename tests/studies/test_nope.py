@@ -24,6 +24,7 @@ def test_all_are_here() -> None:
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)

@@ -115,6 +115,7 @@ def test_another_machine_probes(place: dict[str, Any], tmp_path: Path, monkeypat
     assert any("the weights of 1 finished run are missing in flaky://" in text for text in notes)
 
 
+@pytest.mark.medium
 def test_training_continues_while_the_network_fails(
     place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def require_same(study: Study, results: Path, name: str, exact_speed: bool = Tru
             }.items()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", each_tracker())
 def test_a_tracker_has_the_numbers_of_the_store(study_file: Callable[..., Path], tmp_path: Path, name: str) -> None:
     study = load(study_file(encodings='["rope"]', steps=250))
@@ -100,6 +101,7 @@ def weights(results: Path, key: str) -> dict[str, object]:
         return {name: file.get_tensor(name).tolist() for name in file.keys()}  # noqa: SIM118
 
 
+@pytest.mark.medium
 def test_a_tracker_that_fails_gives_one_warning_and_changes_nothing(
     study_file: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_of_more_than_memory_holds():
     assert abs(float(found.double().mean()) / 10**12 - 0.5) < 0.02
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("size", "times"),
     [

@@ -196,6 +196,7 @@ def test_the_set_is_always_the_same():
     assert found == "a51cb8397341372ddb43c63e9496bc1d61a89fe881c96804bbb669435b546e07"
 
 
+@pytest.mark.medium
 def test_splits_and_widths():
     task = PCFG()
     seen = {split: {tuple(q) for q, _ in task.pairs(task.pack(pairs))} for split, pairs in task.whole(5).items()}

@@ -225,6 +225,7 @@ def test_reading_undoes_writing(data):
     assert (found.steps, found.answer) == (steps, answer)
 
 
+@pytest.mark.medium
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_no_words_at_all_are_an_error(data):

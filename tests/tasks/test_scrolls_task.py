@@ -110,6 +110,7 @@ def test_answers_are_graded_with_all_references(path: str) -> None:
     assert task.answer_words([0xC3, *b"x"]) == ["\ufffdx"]
 
 
+@pytest.mark.medium
 def test_every_data_set_has_its_metric() -> None:
     expected = {"F1": ANSWER_F1, "exact match": EXACT_MATCH, "ROUGE": ROUGE}
     for dataset in SCROLLS:

@@ -48,6 +48,7 @@ def test_symbols_are_uniform_and_repeat():
     assert repeats == pytest.approx(0.6183, abs=0.03)  # 1 - 50! / 40! / 50^10
 
 
+@pytest.mark.medium
 def test_numbers_are_uniform_from_10_to_9999():
     drawn = [n for question, _ in asked(Sorting(items="numbers"), 10, 30_000) for n in numbers(question)]
     assert {min(drawn), max(drawn)} == {10, 9999}

@@ -102,6 +102,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
         assert os.listdir(tmp_path) == ["a.safetensors"]
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes, as Unix has it")
 def test_a_full_disk_is_one_plain_line(tmp_path):
     """A real failing write in the middle of a file: the process may not make files of more than 8 KiB."""

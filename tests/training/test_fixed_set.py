@@ -203,6 +203,7 @@ def test_its_lengths_are_counted():
     assert sum(counted["test"].values()) > 3000
 
 
+@pytest.mark.medium
 def test_training_repeats_the_set(tmp_path):
     """A model learns eight examples by heart; fresh ones it does not."""
     settings = {"learning_rate": 1e-2, "steps": 150, "min_length": 9, "schedule": "constant"}

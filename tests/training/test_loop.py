@@ -49,6 +49,7 @@ def stop_after(steps):
     return lambda: next(asked) >= steps
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "run",
     [
@@ -99,6 +100,7 @@ def test_checkpointing_changes_no_bit(every, tmp_path):
     assert bits(often) == bits(train(run, tmp_path / "never"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("steps", "stops"), [(12, 5), (211, 150)])
 def test_reports_have_each_point_of_the_curve_once(steps, stops, tmp_path, monkeypatch):
     """After a stop, the first report has all points from the checkpoint."""
@@ -123,6 +125,7 @@ def test_a_stopped_run_says_where_and_left_that_checkpoint(tmp_path):
         train(a_run(), tmp_path, should_stop=lambda: True)
 
 
+@pytest.mark.medium
 def test_training_learns_and_the_curve_says_so(tmp_path):
     trained = train(a_run(steps=300, batch_size=32, learning_rate=3e-3), tmp_path)
     assert [row["step"] for row in trained.curve] == list(range(2, 301, 2))

@@ -54,6 +54,7 @@ def test_a_step_draws_the_same_whatever_came_before():
         assert not torch.equal(torch.rand(4), first)
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="a C library without mallopt")
 def test_freed_memory_is_kept_for_what_is_asked_for_next():
     program = """

@@ -79,6 +79,7 @@ def models() -> list[Run]:
     ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_two_ranks_train_every_model_like_one(two: Together, sharding: str) -> None:
     alone = steps(ALONE, models(), 3)
@@ -87,6 +88,7 @@ def test_two_ranks_train_every_model_like_one(two: Together, sharding: str) -> N
             close(shared, one)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sharding", SHARDED)
 def test_parts_that_use_different_parameters(two: Together, sharding: str) -> None:
     run = run_of(Either, batch_size=4, accumulation=2, positions=choose(Randomized, max_length=40))
@@ -100,6 +102,7 @@ def test_parts_that_use_different_parameters(two: Together, sharding: str) -> No
         close(shared, alone)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sharding", QUICKLY_DDP)
 def test_a_run_may_be_interrupted_again_and_again(two: Together, tmp_path: Path, sharding: str) -> None:
     """Only the first rank reads files, so the others may be on machines that do not have them."""
@@ -163,6 +166,7 @@ EVALUATIONS: dict[str, tuple[Run, EvaluationConfig, int]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_ranks_share_the_evaluation(two: Together, name: str) -> None:
     run, config, batch_tokens = EVALUATIONS[name]

@@ -464,6 +464,7 @@ def test_a_compiled_caller_goes_around_it(name):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.medium
 def test_it_does_not_load_the_compiler():
     """torch._dynamo takes seconds to import."""
     program = """

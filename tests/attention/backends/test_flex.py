@@ -178,6 +178,7 @@ CALLS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("call", CALLS)
 @torch.no_grad()
 def test_attention_agrees(call):
@@ -211,6 +212,7 @@ def test_half_precision_computes_in_float32(dtype):
     assert score.dtype == torch.float32
 
 
+@pytest.mark.medium
 @torch.no_grad()
 def test_calls_of_your_own():
     """The example in the module, with heads in groups, fewer queries than keys, and a rotation."""
@@ -249,6 +251,7 @@ def test_an_empty_batch_with_documents():
     assert out.shape == q.shape
 
 
+@pytest.mark.medium
 @torch.no_grad()
 def test_odd_memory_and_an_empty_batch():
     torch.manual_seed(0)

@@ -799,6 +799,7 @@ def _arguments(dtype=torch.float32):
     return [q, k, v, *static]
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.attention.default, tuple(_arguments(WIDE)))

@@ -363,6 +363,7 @@ def _arguments():
     return [q, k, v, leaf(2, 4, 9, 3), leaf(1, 7, 3), -2, leaf(4, 11), 0, *pieces, *[None] * 3, True, 0, 0.3]
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.relative_attention.default, tuple(_arguments()))

@@ -123,6 +123,7 @@ def test_kernels_that_fail_are_said_once_and_kept(name, machine):
     assert machine.ask() == (None, [])
 
 
+@pytest.mark.medium
 def test_kernels_that_hang_are_ended_with_all_that_they_started(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(verdicts, "SECONDS", 1.5)
     child = (
@@ -356,6 +357,7 @@ for tokens, table in ((3, torch.zeros(2, 8)), (5, torch.zeros(2, 9)), (3, None))
 # ---- the comparison
 
 
+@pytest.mark.medium
 def test_the_real_command_compares(monkeypatch, tmp_path):
     """On a CPU, whose kernel has its own tests; from a folder whose modules have nothing to say in it."""
     (tmp_path / "torch.py").write_text("raise SystemExit('from the current folder')\n")
