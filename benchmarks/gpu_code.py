@@ -1,6 +1,6 @@
 """Compile the GPU kernels for sm_90 (Hopper) and examine their machine code, without a GPU. Nothing is measured.
 
-    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,pieces,rows,sink,prefix]
+    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
 For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions (HGMMA,
 HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared memory. ptxas and
@@ -28,17 +28,18 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rows, Segments
+from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rows, Segments, ValueVectors
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "sink", "prefix")
+FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "rows values", "sink", "prefix")
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
     "prefix": ["CLEAN", "GENERAL"],
     "table": ["CLEAN", "FAR", "GENERAL"],
     "rows": ["CLEAN", "FAR", "GENERAL"],
+    "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
 MAIN = ("CLEAN", "FAR")
 SHARED = (
@@ -210,10 +211,12 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     segments = None if pieces is None else Segments(*pieces)
     sink = torch.zeros(2) if "sink" in form else None
     prefix_sum = torch.zeros(1, 2, tokens, dtype=torch.float64) if "prefix" in form else None
+    values = torch.zeros(1, 32, dim) if "values" in form else None
     arguments = Arguments(
-        Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink, prefix_sum=prefix_sum
-    )
-    needs = NeedsGrad(*(x is not None for x in (table, segments, rows, sink, prefix_sum)))
+        Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink, prefix_sum=prefix_sum,
+        values=ValueVectors(values, -16),
+    )  # fmt: skip
+    needs = NeedsGrad(*(x is not None for x in (table, segments, rows, sink, prefix_sum, values)))
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:
@@ -229,7 +232,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
-    parser.add_argument("--forms", default="none,table,pieces,rows,sink,prefix", help="of " + ", ".join(FORMS))
+    parser.add_argument(
+        "--forms", default="none,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
+    )
     args = parser.parse_args()
     if reason := gpu.missing():
         raise SystemExit(reason)

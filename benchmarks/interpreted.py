@@ -110,7 +110,7 @@ def in_place_of_the_cpu() -> Iterator[None]:
         mock.patch.object(cpu, "forward", lambda *given: gpu.forward(*given)),  # a test may replace it
         mock.patch.object(cpu, "backward", lambda *given: gpu.backward(*given)),
         mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),  # it would go to what it has bound
-        mock.patch.object(relative, "_in_parts", return_value=True),
+        mock.patch.object(relative, "in_parts", return_value=True),
         mock.patch.object(fused, "CONVERTS_TO_FLOAT32", ()),
         mock.patch.object(fused, "KERNEL_ROTATES", ()),
         mock.patch.object(segments, "is_available", return_value=False),

@@ -9,9 +9,17 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, ValueVectors
 from lengthwise.attention.fused.gpu.comparison import between_coordinates
-from lengthwise.forms import AttentionModifiers, CumulativeBias, DenseBias, PiecewiseLinearBias, SinkLogit, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    CumulativeBias,
+    DenseBias,
+    PiecewiseLinearBias,
+    RelativeValues,
+    SinkLogit,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 WIDE = torch.float64
@@ -20,7 +28,8 @@ WIDE = torch.float64
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
-    crooked (u in no order), rows, wide (rows as long as the distances), sink, prefix (sums, as FoX), shared (one head for all)."""
+    crooked (u in no order), rows, wide (rows as long as the distances), sink, prefix (sums, as FoX), values (vectors of the
+    distances of rows), shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1
@@ -88,7 +97,10 @@ class Case:
             found |= {"distance_feature": distance_feature, "query_scale": query_scale}
         if "rows" in kind:
             r, first = (n, 0) if "wide" in kind else (11, -2)
-            found |= {"rows": torch.randn(self.batch, h, self.queries, r), "rows_first": first}
+            row_heads = self.heads[0] if "values" in kind else h
+            found |= {"rows": torch.randn(self.batch, row_heads, self.queries, r), "rows_first": first}
+            if "values" in kind:
+                found |= {"values": torch.randn(h, r, self.dim)}
         if "sink" in kind:
             found |= {"sink": torch.randn(self.heads[0])}
         found = {k: x.float() if isinstance(x, Tensor) else x for k, x in found.items()}
@@ -103,9 +115,11 @@ class Case:
         places = (None, None) if self.positions is None else (span.q, span.k)
         numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
         rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
-        arguments = Arguments.unflatten(rest)._replace(sink=bias.get("sink"), prefix_sum=bias.get("prefix_sum"))
+        values = ValueVectors(bias["values"], bias["rows_first"]) if "values" in bias else ValueVectors()
+        last = {"sink": bias.get("sink"), "prefix_sum": bias.get("prefix_sum"), "values": values}
+        arguments = Arguments.unflatten(rest)._replace(**last)
         out, lse = gpu.forward(q, k, v, arguments)
-        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink", "prefix_sum")))
+        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink", "prefix_sum", "values")))
         gradients = gpu.backward(grad, q, k, v, out, lse, arguments, asked)
         self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
         return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
@@ -130,7 +144,9 @@ class Case:
         if "prefix_sum" in bias:
             terms.append(CumulativeBias(bias["prefix_sum"]))
         sink = SinkLogit(bias["sink"]) if "sink" in bias else None
-        modifiers, scale = AttentionModifiers(terms=tuple(terms), sink=sink), self.scale or self.dim**-0.5
+        values = (RelativeValues(bias["values"], bias["rows_first"]),) if "values" in bias else ()
+        modifiers = AttentionModifiers(terms=tuple(terms), values=values, sink=sink)
+        scale = self.scale or self.dim**-0.5
         out = BACKENDS["reference"].prepare(modifiers, span, mask)(*qkv, scale=scale)
         visible = mask.visible(span.q.device)[:, None]
         k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)
@@ -167,20 +183,29 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     """Forms, lengths, head dims and masks with blocks as large as they are on a GPU."""
     device = {"device": "cuda", "dtype": dtype}
     kinds = ("none", "table", "short", "pieces", "pieces short", "many", "crooked pieces", "rows", "wide rows shared")
-    kinds += ("prefix", "prefix sink", "prefix table", "prefix shared")
+    kinds += ("prefix", "prefix sink", "prefix table", "prefix shared", "rows values", "wide rows values shared")
+    kinds += ("short rows values", "prefix pieces rows values")
     found = [Case(kind, batch=2, heads=(4, 2), queries=300, keys=515, dim=64, level=100.0, **device) for kind in kinds]
     found += [Case("pieces table", queries=130, keys=200, dim=dim, **device) for dim in (1, 16, 40, 128, 200, 256)]
     found += [Case("short", queries=n, keys=m, dim=64, **device) for n, m in ((1, 1), (1, 3000), (5, 700), (257, 257))]
-    found += [Case("prefix", queries=n, keys=m, dim=64, **device) for n, m in ((1, 3000), (257, 257))]
+    found += [
+        Case(kind, queries=n, keys=m, dim=64, **device)
+        for kind in ("prefix", "rows values")
+        for n, m in ((1, 3000), (257, 257))
+    ]
+    found += [Case("rows values", queries=130, keys=200, dim=dim, **device) for dim in (16, 128, 256)]
     found += [
         Case(kind, queries=515, keys=515, dim=64, window=100, **device)
-        for kind in ("none", "table", "pieces", "prefix")
+        for kind in ("none", "table", "pieces", "prefix", "rows values")
     ]
-    found += [Case(kind, queries=515, keys=515, dim=64, causal=False, **device) for kind in ("none", "short", "prefix")]
+    found += [
+        Case(kind, queries=515, keys=515, dim=64, causal=False, **device)
+        for kind in ("none", "short", "prefix", "rows values")
+    ]
     ids = torch.tensor([[0] * 200 + [1] * 250 + [2] * 65, [-1] * 130 + [0] * 385])
     gaps = torch.randint(0, 4, (2, 515), generator=torch.Generator().manual_seed(0)).cumsum(1)
     restart = torch.cat([torch.cat([torch.arange(n) for n in row])[None] for row in ((200, 250, 65), (130, 385))])
-    for kind in ("none", "table", "pieces", "many", "rows", "prefix"):
+    for kind in ("none", "table", "pieces", "many", "rows", "prefix", "rows values"):
         found.append(Case(kind, batch=2, queries=515, keys=515, dim=64, documents=ids, positions=restart, **device))
         found.append(Case(kind, batch=2, queries=300, keys=515, dim=64, positions=gaps, **device))
     return found

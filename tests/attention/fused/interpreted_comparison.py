@@ -41,6 +41,11 @@ FORMS = [
     Form(("table", "segments", "vectors", "sink"), 8, "float32"),
     Form(("prefix sum",), 8, "float32"),
     Form(("table", "vectors", "sink", "prefix sum"), 8, "bfloat16"),
+    Form(("vectors", "values"), 8, "float32"),
+    Form(("vectors", "values"), 8, "bfloat16"),
+    Form(("values",), 8, "float16"),
+    Form(("table", "segments", "vectors", "sink", "values"), 5, "float32"),
+    Form(("vectors", "prefix sum", "values"), 8, "float32"),
 ]
 
 
@@ -64,11 +69,12 @@ def test_kernels_that_are_right_are_equal(form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]], ids=lambda shape: shape.name)
-def test_running_sums_of_several_parts_of_the_queries(shape, monkeypatch):
+@pytest.mark.parametrize("other", ["prefix sum", "values"])
+def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
     monkeypatch.setattr(comparison, "SHAPES", (shape,))
     monkeypatch.setattr(relative, "queries_per_part", lambda *sizes: 16)
-    assert comparison.difference(Form(("vectors", "prefix sum"), 8, "float32"), "cpu") is None
+    assert comparison.difference(Form(("vectors", other), 8, "float32"), "cpu") is None
 
 
 def _no_gradients(monkeypatch):
@@ -112,6 +118,7 @@ WRONG = {
     "table": ("backward", _off(3, lambda x: x.roll(1, -1)), "the gradient of table is off"),
     "slope": ("backward", _off(4, lambda x: x * 0), "the gradient of slope is off"),
     "prefix_sum": ("backward", _off(10, lambda x: x.roll(1, -1)), "the gradient of prefix_sum is off"),
+    "values": ("backward", _off(11, lambda x: x.roll(1, 1)), "the gradient of values is off"),
     "query_scale": ("backward", _off(7, lambda x: x + 0.1), "the gradient of query_scale is off"),
 }
 
@@ -126,7 +133,7 @@ def test_kernels_that_are_wrong_are_found(name, monkeypatch):
     if which == "forward":
         _no_gradients(monkeypatch)
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
-    biases = ("prefix sum",) if name == "prefix_sum" else ("table", "segments")
+    biases = {"prefix_sum": ("prefix sum",), "values": ("values",)}.get(name, ("table", "segments"))
     found = comparison.difference(Form(biases, 8, "float32"), "cpu")
     assert found and said in found, found
 

@@ -76,6 +76,29 @@ def test_prefix_sums(case):
     require_equal(case, 3e-2 if case.dtype == torch.bfloat16 else 1e-5)
 
 
+DOCUMENTS_OF_VALUES = {"batch": 2, "documents": [[0] * 17 + [1] * 18, [-1] * 9 + [0] * 26]}
+
+
+@pytest.mark.parametrize(
+    "case", [
+        Case("rows values", heads=(2, 1)), slow(Case("wide rows values", batch=2, heads=(4, 2), queries=16, keys=20)),
+        slow(Case("rows values shared", batch=2, heads=(4, 2), queries=16, keys=20)),
+        slow(Case("short rows values sink")), slow(Case("prefix pieces rows values")), slow(Case("many rows values")),
+        slow(Case("rows values", window=12)), slow(Case("rows values", window=1)),
+        slow(Case("rows values", causal=False)), slow(Case("rows values", causal=False, window=13)),
+        slow(Case("rows values", **DOCUMENTS_OF_VALUES)),
+        slow(Case("rows values", documents=[[n % 2 for n in range(35)]])),
+        slow(Case("short rows values", positions=torch.arange(35)[None] * 3 % 40)), Case("rows values", queries=3, keys=70),
+        slow(Case("rows values", queries=1, keys=70, positions=torch.arange(70)[None] // 2)),
+        slow(Case("short rows values sink", queries=1, keys=70, window=40)),
+        slow(Case("rows values", queries=1, keys=1)), slow(Case("rows values", dtype=torch.bfloat16)),
+        slow(Case("rows values", dtype=torch.float16, dim=5)), slow(Case("rows values", scale=1e-30)),
+    ], ids=lambda case: case.kind,
+)  # fmt: skip
+def test_value_vectors(case):
+    require_equal(case, {torch.bfloat16: 3e-2, torch.float16: 4e-3}.get(case.dtype, 1e-5))
+
+
 @pytest.mark.parametrize("kind", ["prefix", slow("prefix sink"), slow("prefix table")])
 def test_gradients_of_gates_are_exact(kind):
     """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16, rounding errors

@@ -64,7 +64,7 @@ def _load(name, path, monkeypatch):
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("dim", [32, 64, 128, 256])
-@pytest.mark.parametrize("form", ["none", "table", "pieces", "rows", "prefix"])
+@pytest.mark.parametrize("form", ["none", "table", "pieces", "rows", "rows values", "prefix"])
 def test_machine_code(form, dim, dtype, monkeypatch):
     """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared memory
     than there is."""
@@ -135,7 +135,7 @@ def test_on_a_gpu(dtype, close, monkeypatch):
 @pytest.mark.gpu
 @no_gpu
 @needs_triton
-@pytest.mark.parametrize("kind", ["table", "pieces", "many", "rows", "prefix"])
+@pytest.mark.parametrize("kind", ["table", "pieces", "many", "rows", "rows values", "prefix"])
 def test_the_same_bits_every_time(kind, monkeypatch):
     cases = _load("gpu_cases", HERE, monkeypatch)
     for positions in (None, torch.arange(1024)[None] * 2):

@@ -86,9 +86,9 @@ class Vectors(NamedTuple):
 
 
 class ValueVectors(NamedTuple):
-    """Vectors of distances that are added to the values, from distance `first` on; on a CPU only.
+    """Vectors of distances that are added to the values, from distance `first` on.
 
-    table [h|1, n, d] in the compute dtype, or None.
+    table [h|1, n, d] in the compute dtype, or None. A GPU's kernels need `Rows` of all heads with the same distances.
     """
 
     table: Tensor | None = None

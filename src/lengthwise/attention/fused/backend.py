@@ -1,7 +1,7 @@
 """The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
 They support rotations, tables over distances, piecewise linear biases (FIRE), sinks, running sums (FoX) and vectors of distances
-(Shaw, Transformer-XL); on a CPU also vectors that are added to values (Shaw). No bias is ever a T x T matrix:
+(Shaw, Transformer-XL), multiplied by queries or added to values. No bias is ever a T x T matrix:
 memory is that of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and
 intercepts are computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a
 CPU the kernel rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
@@ -40,6 +40,7 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
+    over_same_distances,
     plain,
     query_vectors,
     toeplitz_terms,
@@ -67,8 +68,6 @@ class Fused(Backend):
         on_gpu = q.is_cuda
         if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
             return reason
-        if on_gpu and modifiers.values:
-            return "it has no kernel for RelativeValues on a GPU"
         for term in modifiers.terms:
             if isinstance(term, forms.KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"
@@ -78,15 +77,16 @@ class Fused(Backend):
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
-        products = vector_terms(modifiers)
-        has_vectors = bool(products or modifiers.values)
+        products, values = vector_terms(modifiers), modifiers.values
+        has_vectors = bool(products or values)
         if modifiers.rotation and modifiers.rotation.polar and (on_gpu or has_vectors):
             return "a polar Rotation makes q and k wider than v" + " together with vectors of distances" * has_vectors
-        for terms in (toeplitz_terms(modifiers), products, modifiers.values):
+        vectors = [(*products, *values)] if on_gpu else [products, values]
+        for terms in (toeplitz_terms(modifiers), *vectors):
             if reason := gap([(term.table, term.first) for term in terms]):
                 return reason
-        if products and on_gpu:
-            size = distance_range([(term.table, term.first) for term in products])[1]
+        if has_vectors and on_gpu:
+            size = distance_range([(term.table, term.first) for term in (*products, *values)])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
             if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
@@ -156,6 +156,7 @@ def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
         "vectors": bool(vector_terms(modifiers)),
         "sink": modifiers.sink is not None,
         "prefix sum": any(isinstance(term, forms.CumulativeBias) for term in modifiers.terms),
+        "values": bool(modifiers.values),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
@@ -192,12 +193,13 @@ def _attend(
     if key not in cache:
         rotates = q.device.type in KERNEL_ROTATES and not products
         rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
+        static_vectors, values = combined_vectors(products, compute, scale), combined_values(modifiers, compute)
+        if modifiers.values and relative.in_parts(q):
+            static_vectors, values = over_same_distances(static_vectors, values)
         arguments = Arguments(
             bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary(),
-            sink_argument(modifiers, q, compute), combined_prefix_sum(modifiers, len(q)),
-            ValueVectors(*combined_values(modifiers, compute)),
+            sink_argument(modifiers, q, compute), combined_prefix_sum(modifiers, len(q)), ValueVectors(*values),
         )  # fmt: skip
-        static_vectors = combined_vectors(products, compute, scale)
         cache[key] = _Static(arguments, *static_vectors, rotary is not None, _changes_q_or_k(modifiers, None))
     arguments, vectors, vectors_first, kernel_rotates, changes_q_or_k = cache[key]
     rotation = modifiers.rotation
@@ -219,7 +221,7 @@ def _attend(
         out, _ = operator.attend(q, k, F.pad(v, (0, q.shape[3] - width)) if q.shape[3] > width else v, arguments)
         out = out[..., :width]
     else:
-        content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
+        content = contents[0] if len(contents) == 1 else torch.cat([q.new_empty(*q.shape[:3], 0), *contents], -1)
         relative_arguments = RelativeArguments(
             Vectors(content.contiguous(), vectors, vectors_first), arguments.biases, arguments.geometry, scale,
             arguments.sink, arguments.prefix_sum, arguments.values,

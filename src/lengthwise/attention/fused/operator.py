@@ -55,8 +55,11 @@ def _require_gpu_arguments(arguments: Arguments) -> None:
     rotary = arguments.rotary
     if rotary.cos_sin_q is not None or rotary.cos_sin_k is not None:
         raise NotImplementedError("cos_sin_q and cos_sin_k must be None on a GPU; rotate q and k before the call")
-    if arguments.values.table is not None:
-        raise NotImplementedError("value_vectors must be None on a GPU; use the backend 'blocked'")
+    (rows, rows_first), (values, values_first) = arguments.rows, arguments.values
+    if values is None:
+        return
+    if rows is None or (rows.shape[3], rows_first) != (values.shape[1], values_first):
+        raise NotImplementedError("value_vectors need rows with the same distances on a GPU")
 
 
 def _without_padding(arguments: Arguments) -> Arguments:

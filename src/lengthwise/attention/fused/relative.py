@@ -6,8 +6,9 @@ adds the products of `Vectors` to the logits of `torch.ops.lengthwise.attention`
 
 The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the products
 of a query with the vectors of all distances are a row of n numbers, and the rows of all queries may be as large as a T x T
-matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. Memory grows as T,
-not T². If positions are consecutive, rows hold only the distances that the causal mask and the window leave.
+matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. So are the rows
+that vectors added to values need (gpu/value_vectors.py). Memory grows as T, not T². If positions are consecutive, rows hold only
+the distances that the causal mask and the window leave.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +26,12 @@ from lengthwise.attention.fused.arguments import (
     NeedsGrad,
     RelativeArguments,
     Rows,
+    ValueVectors,
     Vectors,
 )
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
+from lengthwise.attention.fused.products import add_product_over_queries, block_product
 
 _BLOCK = 96  # the number of queries of a part is a multiple of this
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
@@ -67,6 +70,9 @@ class _Part:
         """Return the arguments of `attention` for this part, with the products of its queries and the vectors as rows."""
         content, relative, _ = call.vectors
         rows = block_product(content[:, :, self.queries], relative[:, self.columns].mT)
+        values = ValueVectors()
+        if call.values.table is not None:
+            values = ValueVectors(call.values.table[:, self.columns].contiguous(), self.first)
         segments = call.biases.segments
         if segments is not None:
             query_scale = _slice(segments.query_scale, self.queries.start, self.queries.stop)
@@ -74,7 +80,13 @@ class _Part:
         biases = call.biases._replace(segments=segments)
         prefix_sum = None if call.prefix_sum is None else self.select_keys(call.prefix_sum).contiguous()
         return Arguments(
-            biases, Rows(rows, self.first), self.geometry, call.scale, sink=call.sink, prefix_sum=prefix_sum
+            biases,
+            Rows(rows, self.first),
+            self.geometry,
+            call.scale,
+            sink=call.sink,
+            prefix_sum=prefix_sum,
+            values=values,
         )
 
 
@@ -110,20 +122,15 @@ def _slice(x: Tensor, start: int, end: int) -> Tensor:
     return x[:, start:end].contiguous()
 
 
-def block_product(x: Tensor, table: Tensor) -> Tensor:
-    """Return x [b, h, i, r] @ table [h|1, r, n] as [b, h, i, n], one row of the batch at a time to avoid copies."""
-    out = x.new_empty(*x.shape[:3], table.shape[2])
-    for x_row, out_row in zip(x, out, strict=True):
-        torch.bmm(x_row, table.expand(len(x_row), -1, -1), out=out_row)
-    return out
-
-
 @torch.library.custom_op("lengthwise::relative_attention", mutates_args=(), schema=schemas.RELATIVE)
 def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see the module."""
     call = RelativeArguments.unflatten(flat)
-    if not _in_parts(q):
+    if not in_parts(q):
         return cpu.forward(q, k, v, _plain_arguments(call), call.vectors)
+    relative, values = call.vectors, call.values
+    if values.table is not None and (values.table.shape[1], values.first) != (relative.table.shape[1], relative.first):
+        raise NotImplementedError("value_vectors and relative must have the same distances on a GPU")
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
         for part in parts_of(q, k.shape[2], call.vectors, call.geometry):
@@ -133,7 +140,7 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
     return out, lse
 
 
-def _in_parts(q: Tensor) -> bool:
+def in_parts(q: Tensor) -> bool:
     """Whether the kernel gets rows of products, a part of the queries at a time. The CPU's kernel computes the products itself."""
     return q.is_cuda
 
@@ -164,7 +171,7 @@ def relative_attention_backward(
     """
     call, needs = _unflatten_backward(flat)
     content, relative, _ = call.vectors
-    if not _in_parts(q):
+    if not in_parts(q):
         vectors = call.vectors, torch.empty_like(content), torch.empty_like(relative)
         arguments = _plain_arguments(call)
         gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs._replace(rows=False), vectors=vectors)
@@ -182,17 +189,19 @@ def relative_attention_backward(
                 grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
                 lse[:, :, at].contiguous(), *part.arguments(call).flatten(), *needs,
             )  # fmt: skip
-            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows, part_dsink, part_dsum, _ = part_gradients
+            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows = part_gradients[:9]
+            part_dsink, part_dsum, part_dvalues = part_gradients[9:]
             dq[:, :, at] = part_dq
             part.add_to_keys(dk, part_dk)
             part.add_to_keys(dv, part_dv)
             dcontent[:, :, at] = block_product(drows, relative[:, columns])
-            for drow, content_row in zip(drows, content[:, :, at], strict=True):
-                drelative[:, columns].baddbmm_(drow.mT, content_row)
+            add_product_over_queries(drelative[:, columns], drows, content[:, :, at])
             for gradient, part_gradient in zip((*shared, dsink), (*part_shared, part_dsink), strict=True):
                 gradient += part_gradient
             if needs.prefix_sum:
                 part.add_to_keys(dprefix_sum, part_dsum)
+            if needs.values:
+                dvalues[:, columns] += part_dvalues
             if needs.segments:
                 dquery_scale[:, at] = part_dquery_scale
     drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)

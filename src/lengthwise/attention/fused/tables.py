@@ -94,6 +94,22 @@ def combined_values(modifiers: AttentionModifiers, dtype: torch.dtype) -> tuple[
     return plain(total, dtype), first
 
 
+def over_same_distances(
+    vectors: tuple[Tensor | None, int], values: tuple[Tensor, int]
+) -> tuple[tuple[Tensor, int], tuple[Tensor, int]]:
+    """Return the results of `combined_vectors` and `combined_values`, extended to the distances of both.
+
+    If there are no vectors that are multiplied by queries, they have no dims, so their products are 0.
+    """
+    value_table, value_first = values
+    table, first = vectors
+    if table is None:
+        table, first = value_table.new_empty(1, value_table.shape[1], 0), value_first
+    tables, first = _over_same_distances([(table, first), (value_table, value_first)], value_table.dtype)
+    table, value_table = (x.contiguous() for x in tables)
+    return (table, first), (value_table, first)
+
+
 def combined_prefix_sum(modifiers: AttentionModifiers, batch: int) -> Float[Tensor, "b #h j"] | None:
     """Return the sum of all running sums over the keys in float64, or None."""
     sums = [term.prefix_sum.double() for term in modifiers.terms if isinstance(term, CumulativeBias)]

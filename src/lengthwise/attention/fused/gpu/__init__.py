@@ -21,10 +21,11 @@ from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
 from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, sum_dtype, write_bias_gradients
+from lengthwise.attention.fused.products import block_product
 
 
 def missing() -> str | None:
@@ -78,7 +79,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
         size = size._replace(queries=16, warps=4)
         visible = min(call.keys, arguments.geometry.window + call.queries) if arguments.geometry.window else call.keys
         splits = max(1, min(_busy_programs(q.device) // (call.batch * call.heads), -(-visible // (2 * size.keys))))
-    partial_out, partial_lse = out, lse
+    # More is added to the output in float32 before it is rounded.
+    total = out if call.values is None else torch.empty_like(out, dtype=torch.float32)
+    partial_out, partial_lse = total, lse
     if splits > 1:
         partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
         partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
@@ -97,7 +100,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
         torch.logsumexp(each, 0, out=lse)
         share = (each - lse).exp()[..., None]
         # A split without visible keys has no share, whatever values it contains.
-        out.copy_(torch.where(share > 0, partial_out.view(splits, *out.shape) * share, 0.0).sum(0))
+        total.copy_(torch.where(share > 0, partial_out.view(splits, *out.shape) * share, 0.0).sum(0))
+    if call.values is not None:
+        out.copy_(total + block_product(value_vectors.sums_of_weights(call, lse, size, lists, splits), call.values))
     return out, lse
 
 
@@ -105,8 +110,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: NeedsGrad
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink and prefix_sum; see
-    operator.py."""
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink, prefix_sum and values;
+    see operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
     gradients = empty_gradients(q, k, v, lse, arguments, needs)
@@ -115,7 +120,7 @@ def backward(
             x.zero_()
         return gradients
     call = Call(q, k, v, arguments)
-    dq, dk, dv, *_, dquery_scale, drows, dsink, dprefix_sum, _ = gradients
+    dq, dk, dv, *_, dquery_scale, drows, dsink, dprefix_sum, dvalues = gradients
     case, rows = call.case, arguments.rows.table
     needs = NeedsGrad(
         needs.table and case.biases.table is not None,
@@ -123,6 +128,7 @@ def backward(
         needs.rows and rows is not None,
         needs.sink and call.sink is not None,
         needs.prefix_sum and call.prefix_sum is not None,
+        needs.values and call.values is not None,
     )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
@@ -138,6 +144,10 @@ def backward(
 
     size = by_queries
     lists = tiles.lists(tiles.by_queries, case, size.queries, size.keys) if call.needs_lists else None
+    if call.values is not None:
+        call.bias = call.bias._replace(value_rows=value_vectors.value_rows(call.values, grad))
+    if needs.values:
+        value_vectors.write_gradient(dvalues, value_vectors.sums_of_weights(call, lse, size, lists), grad)
     has_positions = case.geometry.position_q is not None
     scatter_rows = needs.rows and has_positions
     fixed_point = None

@@ -14,6 +14,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _clamp_index,
     _prefix_sums,
 )
+from lengthwise.attention.fused.gpu.rows import _row_entries
 
 
 @triton.jit
@@ -119,40 +120,29 @@ def _add_bias(
     shift = 0.0
     slope_feature = 0.0
     slope_factor = 1.0
-    row = _along_queries(queries[6], TRANSPOSED)
     if bias.prefix_sum is not None:
         s = _add_cumulative_bias(s, queries, keys, batch, head, inverse, bias, sizes, KIND, TRANSPOSED)
-    if KIND == FAR:
-        if bias.table is not None:
+    if bias.table is not None:
+        if KIND == FAR:
             shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse
-        if bias.rows is not None:
-            far = ((info >> 1) & 1) * (bias.rows_size - 1)
-            s += tl.load(bias.rows + queries[7] + (row + far)) * inverse
-    else:
-        if bias.table is not None:
+        else:
             s += entry * inverse
-        if bias.rows is not None:
-            column = distance - bias.rows_first
-            if KIND == GENERAL:
-                exists = _along_queries(queries[1], TRANSPOSED) < sizes.queries
-                at = row + _clamp_index(column, bias.rows_size)
-                s += tl.load(bias.rows + queries[7] + at, mask=exists, other=0.0) * inverse
-            else:
-                s += tl.load(bias.rows + queries[7] + (row + column)) * inverse
-        if bias.slope is not None:
-            query_scale = _along_queries(queries[5], TRANSPOSED)
-            if KIND == CLEAN:
-                at = head * bias.segment_step + (info & 0xFF)
-                a = tl.load(bias.slope + at)
-                shift = tl.load(bias.intercept + at) * inverse
-                s += feature * (query_scale * (a * inverse))
-                slope_feature = feature
-                slope_factor = a
-            else:
-                x = feature * query_scale
-                a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), bias)
-                s += (a * x + c) * inverse
-                slope_feature = a * feature
+    if bias.rows is not None:
+        s += _row_entries(bias.rows, distance, queries, info, bias, sizes, KIND, TRANSPOSED) * inverse
+    if bias.slope is not None and KIND != FAR:
+        query_scale = _along_queries(queries[5], TRANSPOSED)
+        if KIND == CLEAN:
+            at = head * bias.segment_step + (info & 0xFF)
+            a = tl.load(bias.slope + at)
+            shift = tl.load(bias.intercept + at) * inverse
+            s += feature * (query_scale * (a * inverse))
+            slope_feature = feature
+            slope_factor = a
+        else:
+            x = feature * query_scale
+            a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), bias)
+            s += (a * x + c) * inverse
+            slope_feature = a * feature
     return s, shift, slope_feature, slope_factor
 
 

@@ -34,10 +34,15 @@ class Call:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        biases, rows, geometry, scale, _, self.sink, self.prefix_sum, _ = arguments
+        biases, rows, geometry, scale, _, self.sink, self.prefix_sum, (self.values, values_first) = arguments
         if biases.segments is not None:
             biases = biases._replace(segments=Segments(*(x.float() for x in biases.segments)))
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
+        if self.values is not None:
+            assert rows.table is not None and rows.table.shape[1] == q.shape[1], "value_rows have the strides of rows"
+            assert (self.values.shape[1], values_first) == (rows.table.shape[3], rows.first), (
+                "other distances than rows"
+            )
         self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.
         self.kernel_scale = scale
@@ -71,7 +76,7 @@ class Call:
             table, _size(table, 1), _step(table), first, slope, intercept, _step(slope), _size(slope, 1), knots,
             distance_feature, _size(distance_feature, 0), query_scale, _step(query_scale), cell, _size(cell, 0), cell_origin,
             max_per_cell, rows, _size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
-            self.prefix_sum, *prefix_sum_steps,
+            self.prefix_sum, *prefix_sum_steps, None,
         )  # fmt: skip
 
     @property

@@ -24,6 +24,7 @@ from lengthwise.forms import (
     CumulativeBias,
     PiecewiseLinearBias,
     RelativeKeyBias,
+    RelativeValues,
     Rotation,
     SinkLogit,
     Term,
@@ -90,7 +91,9 @@ class Call:
 
     def __init__(self, form: Form, biases: tuple[str, ...], shape: Shape) -> None:
         dtype: torch.dtype = getattr(torch, form.dtype)
-        has_segments, has_table = (bool(names & set(biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors"}))
+        has_segments, has_table = (
+            bool(names & set(biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors", "values"})
+        )
         bias_form: BiasForm = "segments" if has_segments else "table" if has_table else "none"
         blocks = gpu.blocks(dtype, padded(form.dim), bias_form)
         block = max(max(size.queries, size.keys) for size in blocks)
@@ -114,6 +117,8 @@ class Call:
             return {"table": torch.randn(heads, block + 9)}
         if bias == "vectors":
             return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
+        if bias == "values":  # other distances than those of "vectors"
+            return {"values": torch.randn(1, 9, dim)}
         if bias == "sink":
             return {"sink": torch.randn(heads)}
         if bias == "prefix sum":
@@ -171,7 +176,8 @@ class Call:
         angle_q, angle_k = (x[:, None, :, None] * frequency for x in (span.q, span.k))
         rotation = Rotation(angle_q, angle_k) if self.rotated else None
         sink = SinkLogit(leaves["sink"]) if "sink" in leaves else None
-        return AttentionModifiers(rotation=rotation, terms=tuple(terms), sink=sink)
+        values = (RelativeValues(leaves["values"], -2),) if "values" in leaves else ()
+        return AttentionModifiers(rotation=rotation, terms=tuple(terms), sink=sink, values=values)
 
 
 def between_coordinates(knots: Tensor, distance: Tensor, distance_feature: Tensor, query_scale: Tensor) -> Tensor:

@@ -141,11 +141,13 @@ def _regular(case: Case) -> Tensor:
 def row_sum_scale(call: Call, grad: Tensor) -> Tensor:
     """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point number.
 
-    The sum of their magnitudes is at most 2 |gradient| |value|. NaN and infinity are left out, so that they do not reach other
-    queries than those that see them.
+    The sum of their magnitudes is at most 2 |gradient| |value|. A value may have a vector added to it. NaN and infinity are left
+    out, so that they do not reach other queries than those that see them.
     """
-    gradient, value = (x.abs().nan_to_num_(nan=0.0, posinf=0.0).amax().double() for x in (grad, call.v))
-    return _fixed_point_scale(gradient * value * (4 * call.dim))[None]
+    gradient, value, *vector = (
+        x.abs().nan_to_num_(nan=0.0, posinf=0.0).amax().double() for x in (grad, call.v, call.values) if x is not None
+    )
+    return _fixed_point_scale(gradient * sum(vector, value) * (4 * call.dim))[None]
 
 
 def _fixed_point_scale(bound: Tensor) -> Tensor:
@@ -156,9 +158,11 @@ def _fixed_point_scale(bound: Tensor) -> Tensor:
 def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> FixedPoint:
     """Return the fixed-point numbers of a call.
 
-    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1.
+    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1. A
+    value may have a vector added to it.
     """
-    max_gradient_sum = (grad.float().norm(dim=-1).amax() * call.v.float().norm(dim=-1).amax()) * 4 * lse.numel()
+    gradient, value, *vector = (x.float().norm(dim=-1).amax() for x in (grad, call.v, call.values) if x is not None)
+    max_gradient_sum = gradient * sum(vector, value) * 4 * lse.numel()
     one = torch.ones_like(max_gradient_sum)
     slope = distance_feature = query_scale = one
     if (segments := call.case.biases.segments) is not None:

@@ -17,7 +17,6 @@ from lengthwise.attention.fused.gpu.parts import (
     FAR,
     GENERAL,
     LOG2E,
-    _clamp_index,
     _distances,
     _dot,
     _load_keys,
@@ -30,6 +29,7 @@ from lengthwise.attention.fused.gpu.parts import (
     _to_sum_dtype,
     _visible,
 )
+from lengthwise.attention.fused.gpu.rows import _add_to_rows, _row_entries
 from lengthwise.attention.fused.gpu.visits import (
     _loop_bounds,
     _occurs,
@@ -98,7 +98,10 @@ def _accumulate_dk_dv(
         p = tl.where(visible, p, 0.0)
     grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
     dv = _masked_dot(dv, p, grad, visible, KIND)
-    dS = p * (_dot(v, tl.trans(grad)) - row_delta[None, :])
+    dP = _dot(v, tl.trans(grad))
+    if bias.value_rows is not None:
+        dP += _row_entries(bias.value_rows, distance, queries, info, bias, sizes, KIND, True)
+    dS = p * (dP - row_delta[None, :])
     if KIND == GENERAL:
         dS = tl.where(visible, dS, 0.0)
     if row_sums is not None:
@@ -155,18 +158,33 @@ def key_gradients(
 
 @triton.jit
 @no_type_check
+def _weights(
+    q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias, sizes,
+    KIND: tl.constexpr,
+):  # fmt: skip
+    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see `_add_bias`)."""
+    s = _dot(q, tl.trans(k))
+    s, shift, slope_feature, slope_factor = _add_bias(
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, False
+    )
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
+    return p, slope_feature, slope_factor
+
+
+@triton.jit
+@no_type_check
 def _logit_gradients(
     q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias,
     tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
     slope · distance_feature in two factors (see `_add_bias`)."""
-    s = _dot(q, tl.trans(k))
-    s, shift, slope_feature, slope_factor = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, False
-    )
-    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
-    dS = p * (_dot(grad, tl.trans(v)) - row_delta[:, None])
+    p, slope_feature, slope_factor = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info,
+                                              factor, inverse, bias, sizes, KIND)  # fmt: skip
+    dP = _dot(grad, tl.trans(v))
+    if bias.value_rows is not None:
+        dP += _row_entries(bias.value_rows, distance, queries, info, bias, sizes, KIND, False)
+    dS = p * (dP - row_delta[:, None])
     visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
     if KIND == GENERAL:
         p = tl.where(visible, p, 0.0)
@@ -203,34 +221,17 @@ def _accumulate_dq(
     if SEGMENT_GRADS and KIND != FAR:
         dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
         mean += tl.sum(p * slope_feature, 1) * slope_factor
-    if KIND == FAR:
-        if TABLE_GRAD:
-            row_sum_dS = tl.sum(_to_sum_dtype(dS, q.dtype), 1)
-            table_low += tl.where((info & 1) == 0, row_sum_dS, 0.0)
-            table_high += tl.where((info & 1) == 1, row_sum_dS, 0.0)
-            if q.dtype == tl.float32:  # half precision has larger errors than this corrects, and it needs registers
-                weight = tl.sum(p, 1)
-                weight_low += tl.where((info & 1) == 0, weight, 0.0)
-                weight_high += tl.where((info & 1) == 1, weight, 0.0)
-        if drows is not None:
-            row_sum_dS = tl.sum(dS, 1)
-            rows_low += tl.where((info & 2) == 0, row_sum_dS, 0.0)
-            rows_high += tl.where((info & 2) == 2, row_sum_dS, 0.0)
-    elif drows is not None:
-        column = distance - bias.rows_first
-        if KIND == GENERAL:
-            column = _clamp_index(column, bias.rows_size)
-        number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
-        before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
-        to = drows + before * bias.rows_size + (queries[6][:, None] + column)
-        last = column == bias.rows_size - 1
-        within = visible & (column > 0) & (last == 0)
-        if fixed_point_scale is None:  # every distance occurs once in a row
-            tl.store(to, dS, mask=within)
-        else:
-            tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale), mask=within, sem="relaxed")
-        rows_low += tl.sum(tl.where(visible & (column == 0) & (last == 0), dS, 0.0), 1)
-        rows_high += tl.sum(tl.where(visible & last, dS, 0.0), 1)
+    if TABLE_GRAD and KIND == FAR:
+        row_sum_dS = tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+        table_low += tl.where((info & 1) == 0, row_sum_dS, 0.0)
+        table_high += tl.where((info & 1) == 1, row_sum_dS, 0.0)
+        if q.dtype == tl.float32:  # half precision has larger errors than this corrects, and it needs registers
+            weight = tl.sum(p, 1)
+            weight_low += tl.where((info & 1) == 0, weight, 0.0)
+            weight_high += tl.where((info & 1) == 1, weight, 0.0)
+    if drows is not None:
+        rows_low, rows_high = _add_to_rows(drows, rows_low, rows_high, dS, visible, distance, fixed_point_scale, batch,
+                                           head, queries, info, bias, sizes, KIND)  # fmt: skip
     return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
 
 

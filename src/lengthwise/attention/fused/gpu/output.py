@@ -19,7 +19,14 @@ from lengthwise.attention.fused.gpu.parts import (
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.fused.gpu.visits import _loop_bounds, _occurs, _stages, _tile_entry, _visible_key_blocks
+from lengthwise.attention.fused.gpu.visits import (
+    _loop_bounds,
+    _occurs,
+    _part_of_blocks,
+    _stages,
+    _tile_entry,
+    _visible_key_blocks,
+)
 
 
 @triton.jit
@@ -70,13 +77,7 @@ def attend(
     queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
 
     low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
-    if splits > 1:
-        part = tl.cdiv(high - low, splits)
-        low = low + split * part
-        high = tl.minimum(high, low + part)
-        low = tl.minimum(low, high)
-        clean_low = tl.minimum(tl.maximum(clean_low, low), high)
-        clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
+    low, high, clean_low, clean_high = _part_of_blocks(low, high, clean_low, clean_high, split, splits)
     line = batch * tiles.step + ib
     starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 

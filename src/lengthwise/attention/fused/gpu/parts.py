@@ -1,6 +1,7 @@
-"""The arguments of the Triton kernels (output.py, gradients.py, bias_gradients.py), and functions that they share.
+"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
 
-biases.py adds biases to the logits; visits.py determines which tiles a program processes.
+biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py determines which
+tiles a program processes.
 
 A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little work:
 
@@ -58,7 +59,8 @@ class Bias(NamedTuple):
 
     table [h|1, n]; slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]; rows [b, h|1, i, r];
     prefix_sum [b, h|1, j] in float64. A step is 0 if all heads or rows share the entries. cell, cell_origin and max_per_cell are
-    the start of the search for a segment, or None with few segments; see `tiles.cells`.
+    the start of the search for a segment, or None with few segments; see `tiles.cells`. value_rows [b, h, i, r]: in a backward
+    pass, the products of each query's gradient and the vectors that are added to values, or None; it has the strides of rows.
     """
 
     table: Any
@@ -86,6 +88,7 @@ class Bias(NamedTuple):
     prefix_sum: Any
     prefix_sum_batch: int | None  # None without a prefix_sum, so that kernels without it do not have these parameters
     prefix_sum_head: int | None
+    value_rows: Any
 
 
 class Tokens(NamedTuple):

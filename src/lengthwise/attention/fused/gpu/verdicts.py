@@ -28,7 +28,7 @@ from lengthwise import cache_folder
 from lengthwise.cache_folder import CacheError
 from lengthwise.values import ConfigError
 
-BIASES = ("table", "segments", "many segments", "vectors", "sink", "prefix sum")
+BIASES = ("table", "segments", "many segments", "vectors", "sink", "prefix sum", "values")
 SECONDS = 600.0  # for one comparison; most of them go into compiling the kernels
 _ATTENTION = Path(__file__).parents[2]
 # This very package, and all others from where this process has them; nothing from whatever the current folder is.

@@ -95,6 +95,20 @@ def _visible_key_blocks(i0, sizes, tokens, bias, CAUSAL: tl.constexpr, BM: tl.co
 
 @triton.jit
 @no_type_check
+def _part_of_blocks(low, high, clean_low, clean_high, split, splits):
+    """Return the same four ends for one of `splits` parts of the blocks of keys."""
+    if splits > 1:
+        part = tl.cdiv(high - low, splits)
+        low = low + split * part
+        high = tl.minimum(high, low + part)
+        low = tl.minimum(low, high)
+        clean_low = tl.minimum(tl.maximum(clean_low, low), high)
+        clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
+    return low, high, clean_low, clean_high
+
+
+@triton.jit
+@no_type_check
 def _visible_query_blocks(j0, sizes, tokens, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Return the blocks of queries to which the keys j0 ... j0 + BN are visible, and those of them that are CLEAN."""
     offset = sizes.keys - sizes.queries

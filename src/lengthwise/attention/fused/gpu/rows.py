@@ -1,0 +1,61 @@
+"""Triton functions that read and sum up tables [b, h, i, r] with a number for each query and distance.
+
+These are `rows` of the bias, and what has the same layout and the same distances: `value_rows`, gradients, and sums of weights.
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, _along_queries, _clamp_index, _to_fixed_point
+
+
+@triton.jit
+@no_type_check
+def _row_entries(at, distance, queries, info, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
+    """Return the entry of every pair of a tile; in FAR tiles one for each query."""
+    row = _along_queries(queries[6], TRANSPOSED)
+    if KIND == FAR:
+        far = ((info >> 1) & 1) * (bias.rows_size - 1)
+        return tl.load(at + queries[7] + (row + far))
+    else:
+        column = distance - bias.rows_first
+        if KIND == GENERAL:
+            exists = _along_queries(queries[1], TRANSPOSED) < sizes.queries
+            place = row + _clamp_index(column, bias.rows_size)
+            return tl.load(at + queries[7] + place, mask=exists, other=0.0)
+        else:
+            return tl.load(at + queries[7] + (row + column))
+
+
+@triton.jit
+@no_type_check
+def _add_to_rows(
+    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, bias, sizes, KIND: tl.constexpr
+):  # fmt: skip
+    """Add a tile's numbers x to the sums of each query and distance.
+
+    Those past the first and the last entry are added to low and high, [BM], which are returned; the others in memory, to `sums`
+    [b, h, i, r], as fixed-point numbers if there is a `fixed_point_scale`.
+    """
+    if KIND == FAR:
+        row_sum = tl.sum(x, 1)
+        low += tl.where((info & 2) == 0, row_sum, 0.0)
+        high += tl.where((info & 2) == 2, row_sum, 0.0)
+    else:
+        column = distance - bias.rows_first
+        if KIND == GENERAL:
+            column = _clamp_index(column, bias.rows_size)
+        number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
+        before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
+        to = sums + before * bias.rows_size + (queries[6][:, None] + column)
+        last = column == bias.rows_size - 1
+        within = visible & (column > 0) & (last == 0)
+        if fixed_point_scale is None:  # every distance occurs once in a row
+            tl.store(to, x, mask=within)
+        else:
+            tl.atomic_add(to, _to_fixed_point(x, fixed_point_scale), mask=within, sem="relaxed")
+        low += tl.sum(tl.where(visible & (column == 0) & (last == 0), x, 0.0), 1)
+        high += tl.sum(tl.where(visible & last, x, 0.0), 1)
+    return low, high

@@ -1,0 +1,53 @@
+"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without them.
+
+They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights by
+distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>; the second
+product is a table with a row for each query, like `rows`.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused.gpu.call import Blocks, Call
+from lengthwise.attention.fused.products import add_product_over_queries, block_product
+
+_UNITS = 2.0**60  # of a fixed-point number in 1; the weights of a query sum to at most 1
+
+
+def sums_of_weights(
+    call: Call, lse: Tensor, size: Blocks, lists: tuple[Tensor, Tensor] | None, splits: int = 1
+) -> Tensor:
+    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other arguments."""
+    from lengthwise.attention.fused.gpu.weights import weights_by_distance
+
+    rows = call.case.rows.table
+    assert rows is not None
+    repeats = call.case.geometry.position_q is not None  # whether a distance may occur several times in a row
+    sums = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if repeats else lse.dtype)
+    ends = lse.new_empty(splits, 2, *lse.shape)
+    count = -(-call.queries // size.queries)
+    weights_by_distance[(call.batch * call.heads * count * splits,)](
+        call.view(call.q), call.view(call.k), lse, sums, ends, lse.new_full((1,), _UNITS) if repeats else None, call.bias,
+        call.tokens, call.tiles(lists), call.sizes, **call.factors, blocks=count, splits=splits, **call.constants,
+        BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+    if repeats:  # a fixed-point number cannot be NaN
+        sums = torch.where(lse.isfinite()[..., None], sums / _UNITS, math.nan)
+    low, high = ends.sum(0)
+    sums[..., 0] += low
+    sums[..., -1] += high
+    return sums
+
+
+def value_rows(values: Tensor, grad: Tensor) -> Tensor:
+    """Return the products of every query's gradient and the vectors, [b, h, i, r]."""
+    return block_product(grad, values.mT)
+
+
+def write_gradient(dvalues: Tensor, sums: Tensor, grad: Tensor) -> None:
+    """Write the gradient of the vectors [h|1, r, d]: the sums of weights times the gradients of the outputs."""
+    total = dvalues.new_zeros(sums.shape[1], *dvalues.shape[1:])
+    add_product_over_queries(total, sums, grad)
+    dvalues.copy_(total if len(dvalues) == len(total) else total.sum(0, keepdim=True))
