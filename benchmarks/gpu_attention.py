@@ -39,6 +39,7 @@ NAMES = (
     "FIRE",
     "FIRE:activation=gelu",
     "Sinks",
+    "Shaw",
     "Shaw:values=false",
 )
 OURS = "NoPE"

@@ -248,7 +248,8 @@ def main() -> None:
                         continue
                     found = one.report(form)
                     wrong += problems(found, one.name, form, dim, getattr(torch, dtype))
-                    results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})[one.name] = found
+                    kernels = results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})
+                    kernels[f"{one.name}, backward" if one.name in kernels else one.name] = found
                     loops = "  ".join(
                         f"{kind} {c['instructions a pair']}" + (f" ({c['spills']} spilled)" if c["spills"] else "")
                         for kind, c in found["loops"].items()

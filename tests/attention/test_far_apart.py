@@ -229,7 +229,8 @@ def test_the_sum_of_two_tables_far_apart_is_not_written_out(backend: str) -> Non
     modifiers = AttentionModifiers(terms=(ToeplitzBias(tables[0]), ToeplitzBias(tables[1], first=2**40)))
     q, span, mask = torch.randn(1, 2, 5, 4, dtype=torch.float64), Span.of(5), Mask(5, 5)
     with pytest.raises(
-        ConfigError, match=r"tables of 6 distances lie so far apart that their sum would have 1,099,511,627,779"
+        ConfigError,
+        match=r"tables of 6 distances lie so far apart that one over all of them would have 1,099,511,627,779",
     ):
         plan(modifiers, span, mask, q, backend="fused")
     near = AttentionModifiers(terms=(ToeplitzBias(tables[0]), ToeplitzBias(tables[1, :, :1])))  # its nearest column

@@ -15,8 +15,7 @@ class Shaw(PositionEncoding):
 
     w^K and w^V have 2 clip + 1 rows of head_dim numbers, with row r + clip for r. The heads of a layer share them; layers do
     not. Both are initialized from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask, rows with r > 0 are used
-    only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V, so that
-    fused attention can be used on a GPU too.
+    only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V.
 
     Beyond the training length: all distances from `clip` on have the same vector.
 

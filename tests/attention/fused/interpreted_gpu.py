@@ -303,8 +303,12 @@ def test_any_strides(how):
         slow(0, math.inf), slow(1, math.inf), slow(2, math.nan), slow(3, math.nan),
     ],
 )  # fmt: skip
-def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
+@pytest.mark.parametrize(
+    ("kind", "gaps"), [("short", False), slow("rows values", False), slow("short rows values", True)]
+)
+def test_nan_and_infinity_stay_with_those_that_see_them(kind, gaps, bad, which):
     """Token 21 of 40 is bad: tokens that do not see it, or that it does not see, are as without it."""
+    positions = torch.arange(40)[None] * 3 // 2 if gaps else None
     documents = [[0] * 27 + [1] * 13]
     results = []
     for value in (bad, 0.5):
@@ -312,7 +316,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
         def edit(*tensors, value=value):
             tensors[which][0, 0, 21, 3] = value
 
-        case = Case("short", queries=40, keys=40, documents=documents, edit=edit)
+        case = Case(kind, queries=40, keys=40, documents=documents, positions=positions, edit=edit)
         results.append(case.ours())
     spoiled, plain = results
     seen = case.mask().visible(torch.device("cpu"))[0]

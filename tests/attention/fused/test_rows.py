@@ -7,7 +7,7 @@ import torch
 
 from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, TokenInfo
-from lengthwise.attention.fused import cpu, relative
+from lengthwise.attention.fused import cpu, relative, tables
 from lengthwise.attention.fused.arguments import Biases, Geometry, RelativeArguments, ValueVectors, Vectors
 from lengthwise.encodings import BandedBias, FoX, Shaw, TransformerXL
 from lengthwise.forms import (
@@ -265,6 +265,40 @@ def test_a_window_to_both_sides_of_many_queries_is_refused_on_a_gpu():
         fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), on_gpu)
     )
     assert "distances" not in str(fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, on_gpu))
+    values = RelativeValues(long.table, -300)
+    for terms in ((), (short,)):
+        modifiers = AttentionModifiers(terms=terms, values=(values,))
+        assert fused.unsupported_reason(modifiers, span, mask, q) is None
+        assert "600 distances" in str(fused.unsupported_reason(modifiers, span, mask, on_gpu))
+
+
+def test_vectors_of_keys_and_values_far_apart_are_refused_on_a_gpu():
+    """There they have the same distances."""
+    terms, values = (RelativeKeyBias(torch.zeros(1, 9, 8), -4),), (RelativeValues(torch.zeros(1, 9, 8), 3000),)
+    modifiers, q = AttentionModifiers(terms=terms, values=values), torch.zeros(1, 1, 30, 8)
+    assert fused.unsupported_reason(modifiers, Span.of(30), Mask(30, 30), q) is None
+    reason = fused.unsupported_reason(modifiers, Span.of(30), Mask(30, 30), q.as_subclass(OnGPU))
+    assert reason == "tables of 18 distances lie so far apart that one over all of them would have 3,013"
+
+
+def test_vectors_of_keys_and_values_are_extended_to_the_same_distances():
+    keys, values = torch.randn(1, 3, 2), torch.randn(2, 4, 5)
+    (found, first), (found_values, values_first) = tables.vectors_over_same_distances((keys, -1), (values, 0))
+    assert first == values_first == -1
+    assert torch.equal(found, keys[:, [0, 1, 2, 2, 2]])
+    assert torch.equal(found_values, values[:, [0, 0, 1, 2, 3]])
+    (found, first), (found_values, values_first) = tables.vectors_over_same_distances((None, 0), (values, -2))
+    assert found.shape == (1, 4, 0)
+    assert torch.equal(found_values, values)
+    assert first == values_first == -2
+
+
+def test_other_distances_of_values_are_refused_by_the_operator_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(relative, "in_parts", lambda q: True)
+    q, vectors = torch.zeros(1, 1, 3, 2), torch.zeros(1, 4, 2)
+    call = RelativeArguments(Vectors(q, vectors, 0), Biases(), Geometry(), 1.0, values=ValueVectors(vectors, -1))
+    with pytest.raises(NotImplementedError, match="the same distances on a GPU"):
+        torch.ops.lengthwise.relative_attention(q, q, q, *call.flatten())
 
 
 def test_nothing_as_large_as_all_pairs_is_kept():

@@ -20,7 +20,14 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.config import ConfigError
-from lengthwise.forms import AttentionModifiers, CumulativeBias, SinkLogit, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    CumulativeBias,
+    RelativeKeyBias,
+    RelativeValues,
+    SinkLogit,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 SOURCE = Path(verdicts.__file__).parents[4]
@@ -310,6 +317,13 @@ def test_a_running_sum_is_served(machine, q):
     assert plan(modifiers, Span.of(8), Mask(8, 8), q).backend == "fused"
 
 
+def test_vectors_added_to_values_are_served(machine, q):
+    vectors = torch.zeros(1, 33, 64).as_subclass(OnGPU)
+    for terms in ((RelativeKeyBias(vectors, -16),), ()):
+        modifiers = AttentionModifiers(terms=terms, values=(RelativeValues(vectors, -16),))
+        assert plan(modifiers, Span.of(8), Mask(8, 8), q).backend == "fused"
+
+
 @pytest.mark.parametrize(
     ("encoding", "biases"),
     [
@@ -319,6 +333,7 @@ def test_a_running_sum_is_served(machine, q):
         (encodings.FIRE(num_heads=2), ["segments"]),
         (encodings.FIRE(num_heads=2, activation="gelu"), ["many segments"]),
         (encodings.Shaw(head_dim=8, values=False), ["vectors"]),
+        (encodings.Shaw(head_dim=8), ["vectors", "values"]),
         (encodings.Sinks(num_heads=2), ["sink"]),
     ],
     ids=lambda x: type(x).__name__,

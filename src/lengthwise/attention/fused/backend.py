@@ -40,11 +40,11 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
-    over_same_distances,
     plain,
     query_vectors,
     toeplitz_terms,
     vector_terms,
+    vectors_over_same_distances,
 )
 from lengthwise.attention.masks import Mask
 from lengthwise.span import Span
@@ -194,8 +194,8 @@ def _attend(
         rotates = q.device.type in KERNEL_ROTATES and not products
         rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
         static_vectors, values = combined_vectors(products, compute, scale), combined_values(modifiers, compute)
-        if modifiers.values and relative.in_parts(q):
-            static_vectors, values = over_same_distances(static_vectors, values)
+        if relative.in_parts(q):
+            static_vectors, values = vectors_over_same_distances(static_vectors, values)
         arguments = Arguments(
             bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary(),
             sink_argument(modifiers, q, compute), combined_prefix_sum(modifiers, len(q)), ValueVectors(*values),

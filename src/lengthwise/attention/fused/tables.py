@@ -62,13 +62,13 @@ def distance_range(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
 
 
 def gap(tables: list[tuple[Tensor, int]]) -> str | None:
-    """Return why the tables cannot be added: most distances between the first and the last are in none of them."""
+    """Return why the tables cannot be combined: most distances between the first and the last are in none of them."""
     if len(tables) < 2:
         return None
     size, entries = distance_range(tables)[1], sum(table.shape[1] for table, _ in tables)
     if size <= 2 * entries + 1024:
         return None
-    return f"tables of {entries:,} distances lie so far apart that their sum would have {size:,}"
+    return f"tables of {entries:,} distances lie so far apart that one over all of them would have {size:,}"
 
 
 def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
@@ -94,15 +94,16 @@ def combined_values(modifiers: AttentionModifiers, dtype: torch.dtype) -> tuple[
     return plain(total, dtype), first
 
 
-def over_same_distances(
-    vectors: tuple[Tensor | None, int], values: tuple[Tensor, int]
-) -> tuple[tuple[Tensor, int], tuple[Tensor, int]]:
+def vectors_over_same_distances(
+    vectors: tuple[Tensor | None, int], values: tuple[Tensor | None, int]
+) -> tuple[tuple[Tensor | None, int], tuple[Tensor | None, int]]:
     """Return the results of `combined_vectors` and `combined_values`, extended to the distances of both.
 
-    If there are no vectors that are multiplied by queries, they have no dims, so their products are 0.
+    Without the latter nothing changes. Without the former there are vectors without dims, whose products are 0.
     """
-    value_table, value_first = values
-    table, first = vectors
+    (table, first), (value_table, value_first) = vectors, values
+    if value_table is None:
+        return vectors, values
     if table is None:
         table, first = value_table.new_empty(1, value_table.shape[1], 0), value_first
     tables, first = _over_same_distances([(table, first), (value_table, value_first)], value_table.dtype)

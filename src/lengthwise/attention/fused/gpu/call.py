@@ -76,7 +76,7 @@ class Call:
             table, _size(table, 1), _step(table), first, slope, intercept, _step(slope), _size(slope, 1), knots,
             distance_feature, _size(distance_feature, 0), query_scale, _step(query_scale), cell, _size(cell, 0), cell_origin,
             max_per_cell, rows, _size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
-            self.prefix_sum, *prefix_sum_steps, None,
+            self.prefix_sum, *prefix_sum_steps,
         )  # fmt: skip
 
     @property

@@ -88,7 +88,7 @@ class Bias(NamedTuple):
     prefix_sum: Any
     prefix_sum_batch: int | None  # None without a prefix_sum, so that kernels without it do not have these parameters
     prefix_sum_head: int | None
-    value_rows: Any
+    value_rows: Any = None
 
 
 class Tokens(NamedTuple):
