@@ -118,6 +118,8 @@ class Compiled:
         kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
         if self.name == "distance_gradients" and form == "table":
             kinds = ["CLEAN", "GENERAL"]  # query_gradients handles FAR tiles
+        if self.name == "weights_by_distance":
+            kinds = ["CLEAN", "GENERAL"]  # with a causal mask
         if len(loops) != len(kinds):
             kinds = [f"loop {n}" for n in range(len(loops))]
         threads = 32 * self.options["num_warps"]

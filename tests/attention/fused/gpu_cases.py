@@ -28,8 +28,8 @@ WIDE = torch.float64
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
-    crooked (u in no order), rows, wide (rows as long as the distances), sink, prefix (sums, as FoX), values (vectors of the
-    distances of rows), shared (one head for all)."""
+    crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on), values (vectors of the
+    distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"
     batch: int = 1
@@ -96,7 +96,7 @@ class Case:
             found |= {"slope": slope, "intercept": intercept, "knots": knots}
             found |= {"distance_feature": distance_feature, "query_scale": query_scale}
         if "rows" in kind:
-            r, first = (n, 0) if "wide" in kind else (11, -2)
+            r, first = (n, 0) if "wide" in kind else (9, 4) if "later" in kind else (11, -2)
             row_heads = self.heads[0] if "values" in kind else h
             found |= {"rows": torch.randn(self.batch, row_heads, self.queries, r), "rows_first": first}
             if "values" in kind:
@@ -184,7 +184,7 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     device = {"device": "cuda", "dtype": dtype}
     kinds = ("none", "table", "short", "pieces", "pieces short", "many", "crooked pieces", "rows", "wide rows shared")
     kinds += ("prefix", "prefix sink", "prefix table", "prefix shared", "rows values", "wide rows values shared")
-    kinds += ("short rows values", "prefix pieces rows values")
+    kinds += ("short rows values", "prefix pieces rows values", "later rows values")
     found = [Case(kind, batch=2, heads=(4, 2), queries=300, keys=515, dim=64, level=100.0, **device) for kind in kinds]
     found += [Case("pieces table", queries=130, keys=200, dim=dim, **device) for dim in (1, 16, 40, 128, 200, 256)]
     found += [Case("short", queries=n, keys=m, dim=64, **device) for n, m in ((1, 1), (1, 3000), (5, 700), (257, 257))]

@@ -83,7 +83,9 @@ DOCUMENTS_OF_VALUES = {"batch": 2, "documents": [[0] * 17 + [1] * 18, [-1] * 9 +
     "case", [
         Case("rows values", heads=(2, 1)), slow(Case("wide rows values", batch=2, heads=(4, 2), queries=16, keys=20)),
         slow(Case("rows values shared", batch=2, heads=(4, 2), queries=16, keys=20)),
-        slow(Case("short rows values sink")), slow(Case("prefix pieces rows values")), slow(Case("many rows values")),
+        slow(Case("short rows values sink")),
+        slow(Case("later rows values", queries=20, keys=60)),
+        slow(Case("prefix pieces rows values")), slow(Case("many rows values")),
         slow(Case("rows values", window=12)), slow(Case("rows values", window=1)),
         slow(Case("rows values", causal=False)), slow(Case("rows values", causal=False, window=13)),
         slow(Case("rows values", **DOCUMENTS_OF_VALUES)),

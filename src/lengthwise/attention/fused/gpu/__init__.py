@@ -6,7 +6,8 @@ outputs: a few numbers for each query and head, and 4 bytes for each pair of blo
 
 Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
 have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of prefix_sum uses
-one such addition for each query of a tile.
+one such addition for each query of a tile. If there are positions, the gradient of rows and the sums of weights by distance
+(for vectors that are added to values) use them too.
 """
 
 import functools

@@ -12,6 +12,7 @@ import triton.language as tl
 from lengthwise.attention.fused.gpu.biases import _look_up
 from lengthwise.attention.fused.gpu.gradients import _load_lse_and_delta, _weights
 from lengthwise.attention.fused.gpu.parts import (
+    FAR,
     GENERAL,
     _distances,
     _load_keys,
@@ -57,13 +58,14 @@ def _add_weights(
 @no_type_check
 def weights_by_distance(
     q_view, k_view, lse, sums, ends, fixed_point_scale, bias, tokens, tiles, sizes, factor, inverse, blocks, splits,
-    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    NEAR_ONLY: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Sum up the weights of a block of queries by distance.
 
     sums [b, h, i, r]: of each distance between the ends, which other programs do not write to, or fixed-point numbers if there is
     a `fixed_point_scale`. ends [splits, 2, b, h, i]: of the first and the last distance and all past them. splits > 1: each
-    program processes a part of the keys.
+    program processes a part of the keys. NEAR_ONLY: keys that are so far before all queries of the block that they belong to the
+    last distance are left out where that saves time, so the sums of the last distance are wrong.
     """
     program = tl.program_id(0)
     split = program % splits
@@ -73,13 +75,16 @@ def weights_by_distance(
     queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
     row_lse, _ = _load_lse_and_delta(lse, lse, batch, head, queries[1], sizes, False)  # delta is not used
     low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
+    if NEAR_ONLY:
+        nearest = tl.maximum(queries[0] - (bias.rows_first + bias.rows_size - 1) + 1, 0)
+        low = tl.minimum(tl.maximum(low, nearest // BN), high)
     low, high, clean_low, clean_high = _part_of_blocks(low, high, clean_low, clean_high, split, splits)
     line = batch * tiles.step + ib
     starts, stops = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     row_ends = (tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32))
     for KIND in tl.static_range(4):
-        if _occurs(tiles, bias, KIND):
+        if _occurs(tiles, bias, KIND) and not (NEAR_ONLY and KIND == FAR):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 if KIND == GENERAL and tiles.order is None and bias.slope is not None:
