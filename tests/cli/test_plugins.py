@@ -348,7 +348,6 @@ def test_a_comparison_with_them_in_worker_processes(
     assert here("lengths", key, "--results", "results", "--plugin", "mine.py").code == 0
 
 
-@pytest.mark.medium
 def test_a_stored_path_is_shown_and_never_run(
     compared: Path, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,6 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
     return said.err
 
 
-@pytest.mark.medium
 def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "tiny").rename(place / "a<b>")
     methods = ("--methods", "own,pi:factor=4", "--page", "reach.html")

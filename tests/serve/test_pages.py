@@ -192,7 +192,6 @@ def test_the_reading_pauses_while_nobody_looks(
     eventually(client, "/", "600 of 1,000", 30.0)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("study", ["first", pytest.param("second", marks=pytest.mark.slow)])
 def test_the_full_report(client: Any, study: str) -> None:
     waiting = client.get(f"/report?study={study}")

@@ -241,7 +241,6 @@ def test_a_process_that_is_killed_for_its_memory_is_a_reason(monkeypatch: pytest
     ] * 2
 
 
-@pytest.mark.medium
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="peak memory is read from /proc")
 def test_a_process_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Doomed:  # its unpickling ends the process that receives it

@@ -164,7 +164,6 @@ def test_a_time_limit_and_a_preemption(slurm: Path, long_study: Path, tmp_path: 
         assert store.runs("tiny")[0].claims == 3
 
 
-@pytest.mark.medium
 @needs_slurm
 def test_what_slurm_refuses(slurm: Path, study_file: StudyFile, tmp_path: Path) -> None:
     study, results = load(study_file()), tmp_path / "results"
