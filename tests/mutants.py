@@ -206,7 +206,18 @@ def record(arguments: list[str]) -> int:
     STORED.mkdir(exist_ok=True)
     data = STORED / "coverage"
     environment = {**os.environ, "COVERAGE_FILE": str(data), "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "-m", "not medium and not slow", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "3",
+        "-m",
+        "not medium and not slow",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += [f"--cov={SOURCE}", "--cov-context=test", "--cov-report=", f"--junitxml={STORED / 'times.xml'}"]
     code = subprocess.call([*command, *arguments], cwd=ROOT, env=environment)
     if code != 0:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from lengthwise.config import ConfigError, near_miss
+from lengthwise.config import CheckedArguments, ConfigError, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
@@ -94,7 +94,7 @@ class Baseline:
     fitted_on: str = ""
 
 
-class Task(ABC):
+class Task(metaclass=CheckedArguments):
     """A problem to train and test models on. Subclasses take their settings as keyword arguments with defaults.
 
     The docstring of a task says in its first sentences what `length` counts, and shows an example.
