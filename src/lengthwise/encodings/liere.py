@@ -42,7 +42,7 @@ class LieRE(PositionEncoding):
     the matrices. Without gradients, they are computed for 1,024 tokens at a time, and the peak is about 4 times the matrices of
     16,384 tokens. A compiled graph with position IDs computes the exponentials of all tokens at once. Each step of decoding with
     several axes, or with gaps between positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are
-    refused; a compiled graph with position IDs does not check them.
+    refused.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -117,7 +117,9 @@ class LieRE(PositionEncoding):
         return (far[:, :, None] @ near[:, None]).flatten(1, 2)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        if not torch.compiler.is_compiling() and span.length > MAX_POSITIONS:
+        if torch.compiler.is_compiling():
+            torch._check(span.length <= MAX_POSITIONS)  # when the graph runs, which has read the length anyway
+        elif span.length > MAX_POSITIONS:
             raise ConfigError(
                 "LieRE: positions must be below 2^40, because rotations of higher ones have few correct digits, got "
                 f"{span.length - 1}; subtract the first position from all"
