@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +95,7 @@ def test_run_goes_on_unless_a_run_fails(tmp_path: Path, monkeypatch: pytest.Monk
     file, results = tmp_path / "stages.py", str(tmp_path / "results")
     file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
     open_store(results).close()
+    import_module("lengthwise.cli.compare")  # otherwise it would import the patched function, and keep it
     for code, expected in ((0, ["first", "second"]), (1, ["first"])):
         executed: list[str] = []
 
