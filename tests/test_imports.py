@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # classes and questions. The other modules of a probe's folder are parts of their own: `probes.answer`, `probes.summary` and
 # `probes.section` by name, and all others are `probes.measure`.
 ORDER = [
-    {"values", "cache_folder", "child_processes", "regular_file", "torchrun"},
+    {"values", "cache_folder", "child_processes", "machine_memory", "regular_file", "torchrun"},
     {"source_statements", "metrics", "new_folder"},
     {"code_hash"},
     {"class_versions"},
@@ -48,6 +48,7 @@ WITHOUT_TORCH = {
     "torchrun",
     "cache_folder",
     "child_processes",
+    "machine_memory",
     "regular_file",
     "metrics",
     "source_statements",

@@ -6,6 +6,7 @@ but never loaded, because the database may be somebody else's.
 
 import importlib
 import os
+import re
 import reprlib
 import shlex
 import sys
@@ -184,7 +185,23 @@ def is_own_error(error: BaseException) -> bool:
 
 def error_line(error: BaseException) -> str:
     """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
+    if (line := out_of_memory_line(error)) is not None:
+        return line
     return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
+
+
+def out_of_memory_line(error: BaseException) -> str | None:
+    """Return a line about memory that ran out, or None for another error."""
+    text = str(error)
+    if (
+        not isinstance(error, MemoryError)
+        and type(error).__name__ != "OutOfMemoryError"
+        and "can't allocate memory" not in text
+    ):
+        return None
+    size = re.search(r"allocate ([\d.]+ ?\w+)", text)
+    request = f" (one allocation of {size[1]} failed)" if size else ""
+    return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
 
 
 def first_line(error: BaseException) -> str:

@@ -111,6 +111,7 @@ def lowest_and_highest(positions: Int[Tensor, "b t *axes"]) -> tuple[int, int]:
         torch._assert_async((positions >= 0).all(), "positions must be at least 0")
         highest = int(positions.max().item())
         torch._check(highest >= 0)
+        torch._check(highest < MAX_LENGTH)
         return 0, highest
     lowest, highest = (int(p) for p in torch.stack(torch.aminmax(positions)).tolist())
     if lowest < 0:

@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from lengthwise.cli.bench import tables
-from lengthwise.speed import measure
+from lengthwise.encodings import LieRE, NoPE, RoPE
+from lengthwise.speed import measure, model
 from lengthwise.speed.plot import seconds_text
 from lengthwise.speed.results import read
 from tests.speed.measurements import results
@@ -137,6 +138,9 @@ def test_memory_is_a_table(here: Call, clock: Any, monkeypatch: pytest.MonkeyPat
         (["--rounds", "0"], "rounds must be at least 1"),
         (["--d-model", "15", "--num-heads", "2"], "--d-model must be a multiple of num_heads"),
         (["rope*3+nope", "--num-layers", "2"], "num_layers must be at least 4"),
+        (["liere:block=7"], "LieRE: block must be at least 2 and divide head_dim, 64, got 7"),
+        (["rope", "liere:block=7"], "LieRE: block must be at least 2 and divide head_dim, 64, got 7"),
+        (["rope*3+liere:block=7"], "LieRE: block must be at least 2 and divide head_dim, 64, got 7"),
         (["--device", "tpu"], "device 'tpu' cannot be used"),
         (["--threads", "0"], "threads must be at least 1"),
         (["--backend", "fusd"], "did you mean 'fused'"),
@@ -158,6 +162,26 @@ def test_refusals(here: Call, clock: Any, words: list[str], message: str) -> Non
     assert message in ran.err
     assert ran.err.startswith("lengthwise: ") and ran.err.count("\n") == 1
     assert ran.out == ""
+
+
+@pytest.mark.parametrize(("others", "code"), [([], 2), (["rope"], 1)])
+def test_an_encoding_that_is_measured_at_no_length(here: Call, clock: Any, others: list[str], code: int) -> None:
+    ran = here("bench", "learned:max_length=3", *others, *TINY, "--no-memory", "--rounds", 1, "--lengths", "4,8")
+    assert ran.code == code
+    assert "NoPE" in ran.out and "[1] Learned(max_length=3) at 4: Learned: position 3 is past the 3 rows" in ran.out
+    message = (
+        "lengthwise: Learned(max_length=3) could not be measured at any length: Learned: position 3 is past the 3 rows"
+    )
+    assert ran.err.startswith(message) and ran.err.count("\n") == 1
+
+
+def test_all_encodings_without_those_that_do_not_fit(here: Call, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "ENCODINGS", [NoPE, RoPE, LieRE])
+    sizes = [20 if word == 16 else word for word in TINY]
+    ran = here("bench", *sizes, "--no-memory", "--rounds", 1, "--lengths", "4")
+    assert ran.code == 1
+    assert "[1] LieRE at 4: LieRE: block must be at least 2 and divide head_dim, 10, got 8" in ran.out
+    assert ran.err.startswith("lengthwise: LieRE could not be measured at any length: LieRE: block must")
 
 
 def test_files_of_another_kind_are_not_overwritten(here: Call, clock: Any, tmp_path: Path) -> None:

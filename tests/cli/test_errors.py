@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lengthwise.store import open_store
+
 Call = Callable[..., Any]
 
 COMPARE = ["compare", "nope", "--task", "copy", "--train-length", "4"]
@@ -241,6 +243,22 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
 
     monkeypatch.setattr("lengthwise.cli.sample.show_examples", ask)
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
+
+
+def test_lengths_that_do_not_fit_into_memory(
+    here: Call, tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.memory.machine_memory", lambda: 2**30)
+    message = (
+        "length 10,000,000 symbols needs more than {} GiB of memory, and this machine has 1.0 GiB; use shorter lengths"
+    )
+    words = ("nope", "--task", "copy", "--train-length", 4, "--lengths", "4,10000000", "--results", tmp_path / "new")
+    plainly(here("compare", *words), f"NoPE on Copy: {message.format('81.1')}")
+    with open_store(tmp_path / "new") as store:
+        assert store.runs() == [] and store.studies() == []
+    with open_store(finished) as store:
+        key = store.runs()[0].key
+    plainly(here("probe", "attended-distance", key, "--lengths", 10**7, "--results", finished), message.format("31.7"))
 
 
 STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"

@@ -196,3 +196,20 @@ def test_dims_after_the_last_block_stay() -> None:
     rotation = MatrixRotation(torch.eye(3).mul(2).expand(1, 1, 5, 2, 3, 3), None)
     assert torch.equal(rotation.rotate_query(q), torch.cat([2 * q[..., :6], q[..., 6:]], -1))
     assert torch.equal(rotation.rotate_key(q), q)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_exponentials_in_chunks_are_those_of_all_tokens(axes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without gradients, memory is bounded by a chunk. With them, everything is computed at once."""
+    encoding = liere(axes=axes)
+    positions = torch.randint(0, 1000, (2, 70, axes))
+    sizes = []
+    exponential = torch.linalg.matrix_exp
+    monkeypatch.setattr(torch.linalg, "matrix_exp", lambda x: sizes.append(x.shape[2]) or exponential(x))
+    whole = encoding.matrices(positions.amax(-1), positions)
+    monkeypatch.setattr("lengthwise.encodings.liere._CHUNK_SIZE", 32)
+    with torch.no_grad():
+        chunked = encoding.matrices(positions.amax(-1), positions)
+    assert torch.equal(whole, chunked)
+    assert encoding.matrices(positions.amax(-1), positions).requires_grad
+    assert sizes == [70, 32, 32, 6, 70]

@@ -117,3 +117,31 @@ def test_with_torchs_own_compiler(given):
     require(
         [1, 1], "FIRE", "RoPE", "T5", backend="inductor", dynamic=True, fullgraph=True, given=given, lengths=[17, 100]
     )
+
+
+HIGH_POSITIONS = """
+import torch, lengthwise
+from lengthwise.attention import TokenInfo
+from lengthwise.config import ConfigError
+from lengthwise.encodings import LieRE, RoPE
+
+for encoding, limit in ((LieRE(num_heads=2, head_dim=8, block=4), 2**40), (RoPE(head_dim=8), 2**53)):
+    attend = lambda q, k, v, p: lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions=p))
+    compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)
+    q, k, v = torch.randn(3, 1, 2, 5, 8)
+    positions = limit - 10 + 2 * torch.arange(5)[None]
+    assert torch.equal(compiled(q, k, v, positions), attend(q, k, v, positions))
+    for call, error in ((attend, ConfigError), (compiled, RuntimeError)):
+        try:
+            call(q, k, v, positions + 2)
+        except error:
+            pass
+        else:
+            raise AssertionError(type(encoding).__name__)
+"""
+
+
+@pytest.mark.medium
+def test_a_graph_refuses_positions_that_are_too_high():
+    ran = subprocess.run([sys.executable, "-c", HIGH_POSITIONS], capture_output=True, text=True, timeout=200)
+    assert ran.returncode == 0, ran.stderr[-2000:]

@@ -9,7 +9,7 @@ from lengthwise.evaluation import check_lengths, evaluate
 from lengthwise.evaluation.decoding import greedy_decode
 from lengthwise.models import Decoder
 from lengthwise.positions import Coupled, Digits, position_scheme_for
-from lengthwise.tasks import Addition, Copy, Reverse, Sorting, generator
+from lengthwise.tasks import TASKS, Addition, Copy, Reverse, Sorting, generator
 from lengthwise.training import build
 
 SUM = Addition(reverse=True, pad=True)
@@ -102,6 +102,17 @@ def test_a_task_without_coupling_is_refused(task, words):
     with pytest.raises(ConfigError, match=words) as error:
         position_scheme_for(task, choose(Coupled))
     assert "\n" not in str(error.value)
+
+
+class Backwards(Copy):
+    def coupling(self):
+        raise NotImplementedError
+
+
+def test_the_message_names_the_tasks_in_the_list(monkeypatch):
+    monkeypatch.setattr(TASKS, "_classes", {make.__name__: make for make in (Sorting, Backwards, Addition)})
+    with pytest.raises(ConfigError, match=r"or one of these tasks: Backwards, Addition$"):
+        Sorting().coupling()
 
 
 def test_without_a_task():

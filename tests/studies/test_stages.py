@@ -1,5 +1,9 @@
 """Studies with stages: the best learning rate by hand, and a second stage that follows from the first."""
 
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +13,9 @@ import pytest
 from lengthwise.cli import main
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.store import open_store
-from lengthwise.studies import Study, best_runs, continued, grid
+from lengthwise.studies import Study, best_runs, continued, grid, load
+from lengthwise.studies.execution import Outcome
+from lengthwise.studies.stored import stored_run
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
 
@@ -89,6 +95,7 @@ def test_run_goes_on_unless_a_run_fails(tmp_path: Path, monkeypatch: pytest.Monk
     file, results = tmp_path / "stages.py", str(tmp_path / "results")
     file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
     open_store(results).close()
+    import_module("lengthwise.cli.compare")  # otherwise it would import the patched function, and keep it
     for code, expected in ((0, ["first", "second"]), (1, ["first"])):
         executed: list[str] = []
 
@@ -111,8 +118,63 @@ def test_run_executes_all_stages(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "first" in said.out
     assert "second" in said.out
     assert main(["run", str(file), "--results", results, "--on", "inline"]) == 0  # both stages are done
-    assert main(["work", str(file), "--results", results]) == 2
-    assert "has several stages" in capsys.readouterr().err
+
+
+@pytest.mark.medium
+def test_two_workers_go_through_the_stages_together(tmp_path: Path) -> None:
+    """Neither begins the second stage before the other one has finished its run of the first."""
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
+    file.write_text(STAGES)
+    words = [sys.executable, "-m", "lengthwise", "work", str(file), "--results", results, "--on", "inline"]
+    processes = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    with open_store(results) as store:
+        assert [study.name for study in store.studies()] == ["first", "second"]
+        for name, number in (("first", 2), ("second", 1)):
+            rows = store.runs(name)
+            assert [(row.status, row.claims) for row in rows] == [("done", 1)] * number
+            assert all(len(store.scores([row.key])) == 1 for row in rows)
+        chosen = best_runs(store, [stored_run(row) for row in store.runs("first")])
+        assert [row.config["training"]["learning_rate"] for row in store.runs("second")] == [
+            run.training.learning_rate for run in chosen
+        ]
+
+
+def test_work_stops_where_the_time_is_over_or_a_run_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
+    file.write_text(STAGES.replace("best_runs(store, RATES)", "RATES[:1]"))
+    open_store(results).close()
+    finished = Outcome({"pending": 0, "running": 0, "done": 2, "failed": 0}, (), 1.0)
+    late = replace(finished, counts=finished.counts | {"pending": 1}, out_of_time=True)
+    for outcome, code, expected in ((finished, 0, ["first", "second"]), (late, 0, ["first"])):
+        executed: list[str] = []
+
+        def execute(study: Study, *, outcome: Outcome = outcome, executed: list[str] = executed, **_: Any) -> Outcome:
+            executed.append(study.name)
+            return outcome
+
+        monkeypatch.setattr("lengthwise.studies.execute", execute)
+        assert main(["work", str(file), "--results", results, "--max-minutes", "1"]) == code
+        assert executed == expected
+    failed = [(run.key, "the disk is full") for run in load(file).runs]
+    executed = []
+    monkeypatch.setattr(
+        "lengthwise.studies.execute",
+        lambda study, **_: executed.append(study.name) or replace(finished, failed=tuple(failed)),
+    )
+    assert main(["work", str(file), "--results", results]) == 1
+    assert executed == ["first"]
+
+
+def test_torchrun_works_on_studies_with_one_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "stages.py"
+    file.write_text(STAGES)
+    monkeypatch.setattr("lengthwise.cli.work.launched", lambda: SimpleNamespace(size=1, is_first=True))
+    assert main(["work", str(file), "--results", str(tmp_path / "results")]) == 2
+    assert "has several stages, and all processes of torchrun need their runs" in capsys.readouterr().err
 
 
 def test_what_is_no_stage() -> None:

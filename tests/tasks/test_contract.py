@@ -37,7 +37,7 @@ class Echo(SequenceTask):
     unit = "digits"
     result: Any = None
 
-    def __init__(self, words: Any = "0123456789"):
+    def __init__(self, *, words: Any = "0123456789"):
         super().__init__(words)
 
     def draw(self, generator: Any, count: int, length: int) -> Any:
@@ -96,7 +96,7 @@ def test_lists_of_all_examples_of_another_type_or_size(examples: Any) -> None:
 @pytest.mark.parametrize(("words", "problem"), [("abca", "'a' 2 times"), (["x", 3], "3, which is no text")])
 def test_words_that_are_no_tokens(words: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=rf"test_contract\.py, line \d+: the words of Echo .*, got {problem}"):
-        Echo(words)
+        Echo(words=words)
 
 
 @pytest.mark.parametrize("baselines", [None, {}, ["zero"], [Baseline(name="a", scores=len)] * 2], ids=range(4))

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from lengthwise.cli.options import DEFAULT_PLACE, Place, require_no_option
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
+from lengthwise.machine_memory import limited_to_machine
 
 if TYPE_CHECKING:
     from lengthwise.analysis.lengths import Histogram
@@ -71,7 +72,7 @@ def _show_run(key: str, field: str, place: Place, json: bool) -> int:
 
     try:
         store = place.open()
-        with store:
+        with store, limited_to_machine("cpu"):
             row = store.run(key)
             counted = example_lengths(lengths_of(store, row, field))
     except StoreError as error:

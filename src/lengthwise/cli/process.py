@@ -2,7 +2,6 @@
 
 import _thread
 import os
-import re
 import signal
 import sys
 import threading
@@ -192,7 +191,7 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
         known = list(getattr(error, "command_chain", None) or ())
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
         return f"{text}; see `{' '.join(['lengthwise', *known, '--help'])}`"
-    from lengthwise.plugins import LOADED, error_in_user_file
+    from lengthwise.plugins import LOADED, error_in_user_file, out_of_memory_line
     from lengthwise.values import join_names
 
     user_error = error_in_user_file(error)
@@ -207,10 +206,8 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
         return f"{path}{error.strerror or text}"
     if text == "can't start new thread":
         return "this machine cannot start more threads or processes now; use fewer --workers and --threads, or try again later"
-    if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
-        size = re.search(r"allocate ([\d.]+ ?\w+)", text)
-        request = f" (one allocation of {size[1]} failed)" if size else ""
-        return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
+    if (line := out_of_memory_line(error)) is not None:
+        return line
     if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
         return text
     if user_error is not None:

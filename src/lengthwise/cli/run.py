@@ -1,7 +1,7 @@
 """`lengthwise run`: execute a study with progress display, then write the report."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -56,21 +56,27 @@ def command(
         require_results("The results folder", execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
-    following: Study | None = loaded
-    code, names = 0, set[str]()
-    while following is not None and code == 0:
-        current = following
-        if current.name in names:
+    code = 0
+    for stage in stages(loaded, execution):
+        if code := run_study(stage, execution, executor):
+            break
+    return code
+
+
+def stages(study: "Study", execution: Execution) -> Iterator["Study"]:
+    """Yield the study and the stages after it. Each follows from the stored scores of the one before, which has to be finished."""
+    following: Study | None = study
+    names = set[str]()
+    while following is not None:
+        if following.name in names:
             raise ConfigError(
-                f"study {loaded.name!r}: a second stage has the name {current.name!r}; give each stage its own name, and the last "
+                f"study {study.name!r}: a second stage has the name {following.name!r}; give each stage its own name, and the last "
                 "one no `then`"
             )
-        names.add(current.name)
-        code = run_study(current, execution, executor)
-        if code == 0:
-            with execution.open() as store:
-                following = current.following(store)
-    return code
+        names.add(following.name)
+        yield following
+        with execution.open() as store:
+            following = following.following(store)
 
 
 def study_options(settings: Sequence[str]) -> dict[str, str]:

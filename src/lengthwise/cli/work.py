@@ -1,6 +1,7 @@
 """`lengthwise work`: take runs of a study from its store, on any machine, until none is left or the time is over."""
 
 import sys
+import time
 from dataclasses import replace
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.derived_options import with_executor
 from lengthwise.cli.options import DEFAULT_EXECUTION, Execution, Integer
-from lengthwise.cli.run import Settings, print_failures, study_options
+from lengthwise.cli.run import Settings, print_failures, stages, study_options
 from lengthwise.config import ConfigError, ExecutorConfig, Inline, Local, Torchrun
 from lengthwise.torchrun import Launch, launched
 
@@ -29,7 +30,8 @@ def command(
 
     All machines need the same database server (--store) and the same results folder (--results). The command ends when all runs are
     finished. After Ctrl-C, SIGTERM or SIGUSR2, its workers save their checkpoints and release their runs, which other workers then
-    continue. It writes no report, and does not try failed runs again. With torchrun -m lengthwise work, all processes of torchrun
+    continue. It writes no report, and does not try failed runs again. It works through the stages of a study in order: the next one
+    begins when all runs of the one before are finished, on any machine. With torchrun -m lengthwise work, all processes of torchrun
     compute one run together.
 
     Example: lengthwise work studies/quickstart.py --store postgresql://user@host/name --results /shared/results --max-minutes 230
@@ -49,25 +51,34 @@ def command(
     if (launch := launched()) is not None:
         executor, execution = _under_torchrun(launch, executor, execution)
     loaded = load(study, study_options(settings))
-    if loaded.then is not None:
-        raise ConfigError(f"{study} has several stages, and work executes one study; use `lengthwise run`")
+    if launch is not None and loaded.then is not None:
+        raise ConfigError(
+            f"{study} has several stages, and all processes of torchrun need their runs at the start; use `lengthwise work` "
+            "without torchrun"
+        )
     if launch is not None and not launch.is_first:
         from lengthwise.studies.rank_groups.launched import follow
 
         follow(launch, {run.key: run for run in loaded.runs}, execution.results, execution.compute())
         return 0
-    seconds = None if max_minutes is None else 60.0 * max_minutes
-    with display(loaded, execution.results) as show:
-        outcome = execute(
-            loaded, **execution.arguments(), executor=executor, join=True, max_seconds=seconds, on_event=show
-        )
-    if outcome.out_of_time:
-        done, total = outcome.counts["done"], sum(outcome.counts.values())
-        print(
-            f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
-            file=sys.stderr,
-        )
-    return print_failures(loaded, outcome, how="use `lengthwise retry`")
+    end = None if max_minutes is None else time.perf_counter() + 60 * max_minutes
+    code = 0
+    for stage in stages(loaded, execution):
+        seconds = None if end is None else max(0.0, end - time.perf_counter())
+        with display(stage, execution.results) as show:
+            outcome = execute(
+                stage, **execution.arguments(), executor=executor, join=True, max_seconds=seconds, on_event=show
+            )
+        code = print_failures(stage, outcome, how="use `lengthwise retry`")
+        if outcome.out_of_time:
+            done, total = outcome.counts["done"], sum(outcome.counts.values())
+            print(
+                f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
+                file=sys.stderr,
+            )
+        if code or outcome.out_of_time:
+            break
+    return code
 
 
 def _under_torchrun(launch: Launch, executor: ExecutorConfig, execution: Execution) -> tuple[ExecutorConfig, Execution]:

@@ -4,6 +4,7 @@ Nothing here imports torch. A `Run` describes one training completely, including
 keys on every machine. Encodings, tasks and position schemes in it are choices (`choices.py`).
 """
 
+from lengthwise.config.arguments import CheckedArguments
 from lengthwise.config.base import Config
 from lengthwise.config.choice_data import choice_from_data
 from lengthwise.config.choices import Choice, Registry, alternate, choose
@@ -18,6 +19,7 @@ from lengthwise.values import ConfigError, near_miss
 __all__ = [
     "EXECUTOR_CONFIGS",
     "ON",
+    "CheckedArguments",
     "Choice",
     "Config",
     "ConfigError",

@@ -1,25 +1,14 @@
-"""The arguments of encodings: checks before a constructor runs, and checks for constructors and methods."""
+"""The arguments of encodings: a model's sizes, and checks for constructors and methods."""
 
-import inspect
 import math
-from abc import ABCMeta
-from functools import cache
-from typing import Any, Literal, Unpack, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import is_builtin_class, require_complete
-from lengthwise.config import ConfigError, annotation, context_of, settings_of
-from lengthwise.values import (
-    ArgumentError,
-    join_names,
-    require_at_most,
-    require_bool,
-    require_integer,
-    require_known,
-    shown,
-)
+from lengthwise.config import CheckedArguments, ConfigError, context_of
+from lengthwise.values import ArgumentError, join_names, require_at_most, require_integer, shown
 
 # Sizes for checking settings before the model is known; every encoding has to work at these sizes.
 NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
@@ -33,24 +22,12 @@ MAX_COUNT = 2**31  # largest value of a setting that is a count
 MIN_NUMBER, MAX_NUMBER = 1e-12, 1e12  # limits of a float setting; at both of them attention in float32 is finite
 
 
-class CheckedArguments(ABCMeta):
-    """The metaclass of encodings. It checks arguments before Python does, so that errors explain them.
+class CheckedSizes(CheckedArguments):
+    """The metaclass of encodings, whose sizes a model fills in: all of them must be there, as positive whole numbers."""
 
-    Sizes must be positive whole numbers, and a setting that is declared as a `bool` or a `Literal` one of its values.
-    Constructors check all other settings. `__new__` could not do this, because copying and unpickling call it without
-    arguments.
-    """
-
-    def __call__(cls, *args: Any, **arguments: Any) -> Any:
-        if not is_builtin_class(cls):
-            require_complete(cls)
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        super().check_arguments(arguments)
         required = context_of(cls)
-        known = [*required, *settings_of(cls)]
-        if args:
-            example = ", ".join(f"{name}={value!r}" for name, value in zip(known, args, strict=False))
-            raise ArgumentError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
-        if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values()):
-            require_known(cls.__name__, arguments, known)
         if missing := [name for name in required if name not in arguments]:
             needed = [f"{name} ({_MEANINGS[name]})" if name in _MEANINGS else name for name in missing]
             values = {name: NOMINAL_SIZES.get(name, "...") for name in missing}
@@ -59,39 +36,6 @@ class CheckedArguments(ABCMeta):
                 f"{cls.__name__} needs {join_names(needed)}; write, for example, {cls.__name__}({example})"
             )
         require_positive_int(cls.__name__, **{name: arguments[name] for name in required if name in _MEANINGS})
-        for name, parameter in settings_of(cls).items():
-            if name in arguments:
-                _require_declared(cls.__name__, name, arguments[name], annotation(cls, parameter))
-        return super().__call__(**arguments)
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """The signature of `__init__`. Without it, `inspect.signature` would return that of `__call__`."""
-        return _signature(cls)
-
-
-@cache
-def _signature(cls: type) -> inspect.Signature:
-    """Return the signature of `__init__`, in which `**name: Unpack[...]` stands for these arguments of the base class."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
-    parameters = list(signature.parameters.values())[1:]
-    if parameters and get_origin(parameters[-1].annotation) is Unpack:
-        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
-        (names,) = get_args(parameters.pop().annotation)
-        inherited = inspect.signature(owner.__mro__[1]).parameters
-        own = {p.name: p for p in parameters}
-        by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *own}} | own
-        parameters = sorted(by_name.values(), key=lambda p: p.default is not p.empty)
-    return signature.replace(parameters=parameters)
-
-
-def _require_declared(owner: str, name: str, value: object, declared: object) -> None:
-    options = get_args(declared)
-    if declared is bool:
-        require_bool(owner, **{name: value})
-    elif get_origin(declared) is Literal and value not in options:
-        one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
-        raise ConfigError(f"{owner}: {name} must be {one_of}, got {shown(value)}")
 
 
 def require_positive_int(what: str, **values: object) -> None:

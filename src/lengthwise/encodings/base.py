@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
 from lengthwise.config import ConfigError, settings_of, shown_settings
 from lengthwise.config.class_settings import from_context
-from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
+from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedSizes
 from lengthwise.encodings.arguments import require_positive as require_positive
 from lengthwise.encodings.arguments import require_positive_int as require_positive_int
 from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 
 
-class PositionEncoding(nn.Module, metaclass=CheckedArguments):
+class PositionEncoding(nn.Module, metaclass=CheckedSizes):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and

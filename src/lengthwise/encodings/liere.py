@@ -18,6 +18,11 @@ from lengthwise.values import shown
 MAX_POSITIONS = 2**40  # the error of a rotation grows with the position, and far beyond it is not even finite
 
 
+_CHUNK_SIZE = (
+    1024  # tokens whose exponentials are computed together; they take some 20 times the memory of their matrices
+)
+
+
 class LieRE(PositionEncoding):
     """Each block of m = `block` dims of q and k is multiplied by exp(x_0 A_0 + x_1 A_1 + ...), x_a = position on axis a / `unit`.
 
@@ -33,10 +38,11 @@ class LieRE(PositionEncoding):
     Matrices are computed in float64. They take 8 m d bytes for each position and head of d dims: 8 MiB for 512 positions, 4 heads
     of 64 dims and m = 8. If the axes of every token are equal, and positions are below twice the number of tokens, few exponentials
     are computed, and the rotations are their products; the peak of memory is then about 3 times the matrices, and 6 times in
-    training. Otherwise every token has exponentials of its own, which take longer, and some 20 and 60 times the memory of the
-    matrices. So it does in a compiled graph with position IDs. Each step of decoding with several axes, or with gaps between
-    positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are refused; a compiled graph with
-    position IDs does not check them.
+    training. Otherwise every token has exponentials of its own, which take longer, and in training some 70 times the memory of
+    the matrices. Without gradients, they are computed for 1,024 tokens at a time, and the peak is about 4 times the matrices of
+    16,384 tokens. A compiled graph with position IDs computes the exponentials of all tokens at once. Each step of decoding with
+    several axes, or with gaps between positions, computes the exponentials of all earlier keys again. Positions from 2^40 on are
+    refused.
 
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
@@ -94,12 +100,10 @@ class LieRE(PositionEncoding):
         if table is not None:
             return table.index_select(1, positions.flatten()).unflatten(1, positions.shape).transpose(0, 1)
         x = (positions[..., None] if axes is None else axes).to(table_dtype(positions.device))
-        skew = self.skew()[:, :, None]
-        exponents = [
-            x[:, None, :, None, None, None, axis] * of_axis
-            for axis, of_axis in enumerate(skew.sum(0, keepdim=True) if axes is None else skew)
-        ]
-        return torch.linalg.matrix_exp(functools.reduce(torch.add, exponents))
+        skew = self.skew().sum(0, keepdim=True) if axes is None else self.skew()
+        needs_gradient = torch.is_grad_enabled() and skew.requires_grad
+        whole = needs_gradient or torch.compiler.is_compiling() or x.shape[1] <= _CHUNK_SIZE
+        return torch.cat([_exponentials(part, skew) for part in ([x] if whole else x.split(_CHUNK_SIZE, 1))], 2)
 
     def table(self, length: int) -> Float[Tensor, "h positions n m m"]:
         """Return the rotations of positions 0 ... `length` or more, each equal on all axes, from few exponentials.
@@ -113,7 +117,9 @@ class LieRE(PositionEncoding):
         return (far[:, :, None] @ near[:, None]).flatten(1, 2)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        if not torch.compiler.is_compiling() and span.length > MAX_POSITIONS:
+        if torch.compiler.is_compiling():
+            torch._check(span.length <= MAX_POSITIONS)  # when the graph runs, which has read the length anyway
+        elif span.length > MAX_POSITIONS:
             raise ConfigError(
                 "LieRE: positions must be below 2^40, because rotations of higher ones have few correct digits, got "
                 f"{span.length - 1}; subtract the first position from all"
@@ -125,3 +131,9 @@ class LieRE(PositionEncoding):
         same = span.consecutive and span.q.shape == span.k.shape
         matrix_q = matrix_k if same else self.matrices(span.q, span.axes_q, table)
         return AttentionModifiers(rotation=MatrixRotation(matrix_q, matrix_k))
+
+
+def _exponentials(x: Float[Tensor, "b t axes"], skew: Float[Tensor, "axes h n m m"]) -> Float[Tensor, "b h t n m m"]:
+    """Return exp(x_0 A_0 + x_1 A_1 + ...) for the positions of every token."""
+    exponents = [x[:, None, :, None, None, None, axis] * of_axis for axis, of_axis in enumerate(skew[:, :, None])]
+    return torch.linalg.matrix_exp(functools.reduce(torch.add, exponents))

@@ -1,6 +1,6 @@
 """The base classes of position schemes: positions are a pure function of the tokens and a generator."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.class_versions import wrong_return
-from lengthwise.config import ConfigError
+from lengthwise.config import CheckedArguments, ConfigError
 from lengthwise.values import require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it
@@ -44,7 +44,7 @@ def by_document(
     return result
 
 
-class PositionScheme(ABC):
+class PositionScheme(metaclass=CheckedArguments):
     """A rule that assigns position IDs to tokens, in training and in evaluation.
 
     Attention stays causal by index: a scheme changes positions, never which tokens are visible. Arguments are keyword-only
@@ -81,7 +81,7 @@ class PositionScheme(ABC):
             raise wrong_return(self, "num_positions", "a whole number of at least 1", bound)
         return bound
 
-    def require(self, tokens: int, training: bool) -> None:  # noqa: B027  (most schemes accept any length)
+    def require(self, tokens: int, training: bool) -> None:
         """Raise `ConfigError` if the scheme cannot assign positions to sequences of `tokens` tokens."""
 
     def for_task(self, task: Any) -> "PositionScheme":

@@ -33,8 +33,6 @@ class Randomized(RandomPositions):
 
     def __init__(self, *, max_length: int = 2048, at_evaluation: Literal["random", "consecutive"] = "random"):
         require_number("Randomized", 1, max_length=max_length)
-        if at_evaluation not in ("random", "consecutive"):
-            raise ConfigError(f"Randomized: at_evaluation must be 'random' or 'consecutive', got {at_evaluation!r}")
         self.max_length, self.at_evaluation = max_length, at_evaluation
 
     def draw(self, rows: int, tokens: int, generator: torch.Generator) -> Int[Tensor, "b t"]:

@@ -139,6 +139,8 @@ class Measurement:
         self.question, self.plans = question, encoding_plans(question.encodings)
         for plan in self.plans:
             plan.choice.require_layers(question.num_layers)
+            if question.encodings:  # of all encodings, those that fit are measured
+                plan.require_possible(question)
         self.clock = clock or clock_for(torch.device(question.device), question.threads)
         self._origin = _origin(question, self.clock)
         self._lengths: list[_Length] = []

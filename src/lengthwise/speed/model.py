@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lengthwise.config import Choice, TrainingConfig
+from lengthwise.config import Choice, ConfigError, TrainingConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.models import Decoder
 from lengthwise.speed.plan import Question
@@ -36,6 +36,29 @@ class EncodingPlan:
         suffix = {True: "-S", False: "-per-layer", None: ""}[self.share]
         return name + suffix + label.removeprefix(name)
 
+    def decoder(self, question: Question, length: int) -> Decoder:
+        """Return the model of a question with this encoding. Raise `ConfigError` if the encoding does not fit it."""
+        return Decoder(
+            question.model(self.share),
+            self.choice,
+            vocab_size=VOCABULARY,
+            output_size=VOCABULARY,
+            train_length=length,
+            backend=question.backend,
+        )
+
+    def require_possible(self, question: Question) -> None:
+        """Raise `ConfigError` if no length has a model with this encoding. Nothing is allocated."""
+        errors = []
+        for length in question.lengths:
+            try:
+                with torch.device("meta"):
+                    self.decoder(question, length)
+            except ConfigError as error:
+                errors.append(error)
+        if len(errors) == len(question.lengths):
+            raise errors[0]
+
 
 def encoding_plans(texts: Sequence[str]) -> list[EncodingPlan]:
     """Return the plans of the named encodings (all, if none is named), NoPE first, each once. Raise `ConfigError`."""
@@ -59,14 +82,7 @@ class Subject:
         self._dtype = question.dtype
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(question.seed)
-            self.model = Decoder(
-                question.model(plan.share),
-                plan.choice,
-                vocab_size=VOCABULARY,
-                output_size=VOCABULARY,
-                train_length=length,
-                backend=question.backend,
-            )
+            self.model = plan.decoder(question, length)
             tokens = torch.randint(0, VOCABULARY, (self.batch, length + 1))
         for name in SHARED_PARTS if base is not None else ():
             setattr(self.model, name, getattr(base.model, name))  # type: ignore[union-attr]

@@ -139,6 +139,14 @@ class Results(Config):
     def cell(self, encoding: str, length: int) -> Cell | None:
         return self._by_key.get((encoding, length))
 
+    def unmeasured(self) -> dict[str, str]:
+        """Return why encodings have no time at any length, by label."""
+        reasons: dict[str, str] = {}
+        for cell in self.cells:
+            reasons.setdefault(cell.encoding, cell.refusal or "not measured")
+        measured = {cell.encoding for cell in self.cells if cell.forward}
+        return {label: reason for label, reason in reasons.items() if label not in measured}
+
     def ratios(self, cell: Cell, kind: Kind) -> list[float]:
         """Return the time of each round divided by that of NoPE in the same round."""
         baseline = self.cell(BASELINE, cell.length)

@@ -22,6 +22,7 @@ from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
+from lengthwise.studies.needed_memory import require_enough_memory
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import STOP_SIGNALS, Spec
@@ -134,6 +135,8 @@ def execute(
         for run in study.runs:
             opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
+        if not kind.remote and compute.device == "cpu":
+            require_enough_memory(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))
         return execution.work(estimate, notes, max_seconds)

@@ -15,6 +15,7 @@ import torch
 from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings import ENCODINGS
+from lengthwise.evaluation.memory import require_memory
 from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.probes.measuring.trained_run import TrainedRun
@@ -269,7 +270,11 @@ class Prober:
         for first, *others in by_pair.values():
             run = require_trained(self.files, first.run)
             against = None if first.against is None else require_trained(self.files, first.against)
-            first.probe.require(run, [job.question for job in (first, *others)], against)
+            questions: list[Any] = [job.question for job in (first, *others)]
+            first.probe.require(run, questions, against)
+            if first.probe.reads_examples and self.device == "cpu":
+                lengths = [(question.length, question.examples) for question in questions]
+                require_memory(run, run.task.build(), lengths, in_parts=False)
         if by_pair and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Division, evaluate, shifted, together
+from lengthwise.machine_memory import limited_to_machine
 from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
@@ -344,7 +345,8 @@ def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
         )
     runs: dict[str, Run] = pickle.loads(spec.runs)
     require_same_keys(runs)
-    with patiently(parent, open_store, spec.store, create=False) as store:
+    limited = limited_to_machine(spec.compute.device)
+    with limited, patiently(parent, open_store, spec.store, create=False) as store:
         worker = Worker(spec, parent, store, runs)
         try:
             yield worker

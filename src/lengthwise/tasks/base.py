@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from lengthwise.config import ConfigError, near_miss
+from lengthwise.config import CheckedArguments, ConfigError, Registry, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
@@ -94,7 +94,7 @@ class Baseline:
     fitted_on: str = ""
 
 
-class Task(ABC):
+class Task(metaclass=CheckedArguments):
     """A problem to train and test models on. Subclasses take their settings as keyword arguments with defaults.
 
     The docstring of a task says in its first sentences what `length` counts, and shows an example.
@@ -221,8 +221,8 @@ class Task(ABC):
         Raises `ConfigError` if the task does not say so with these settings.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not say which of its tokens share a position (Addition, Copy and Reverse do); use another "
-            "task, or another position scheme"
+            f"{type(self).__name__} does not say which of its tokens share a position; use another position scheme, or one of "
+            f"these tasks: {_tasks_that_define('coupling')}"
         )
 
     def coordinates(self) -> Coordinates:
@@ -231,8 +231,8 @@ class Task(ABC):
         Raises `ConfigError` if the task does not say so.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not give its tokens coordinates (CopyColumn does); use another task, or another position "
-            "scheme"
+            f"{type(self).__name__} does not give its tokens coordinates; use another position scheme, or one of these tasks: "
+            f"{_tasks_that_define('coordinates')}"
         )
 
     def baselines(self) -> Sequence[Baseline]:
@@ -279,6 +279,12 @@ class Task(ABC):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Raise `ConfigError` for invalid settings. May return completed settings (see `config.choose`)."""
         return settings
+
+
+def _tasks_that_define(method: str) -> str:
+    """Return the names of the tasks in the list that have a method of their own in place of the one that raises an error."""
+    makes = [make for make in Registry.known[Task.kind] if getattr(make, method) is not getattr(Task, method)]
+    return ", ".join(make.__name__ for make in makes)
 
 
 class PrefixTask(Task):

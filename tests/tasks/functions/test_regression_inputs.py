@@ -1,6 +1,7 @@
 """Regression: what inputs, scales and noise a test may have."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate, shifted
 from lengthwise.tasks import DecisionTree, LinearRegression, QuadraticRegression, ReLUNetwork, generator
-from lengthwise.tasks.functions.inputs import INPUTS, LAST, mix_covariance
+from lengthwise.tasks.functions.inputs import LAST, Inputs, mix_covariance
 from lengthwise.training import build
 
 
@@ -34,7 +35,7 @@ def test_eigenvalues(kind, dims):
     assert not torch.allclose(matrix[0], matrix[1], atol=0.1)  # a basis for each prompt
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", get_args(Inputs))
 def test_inputs_are_as_long_as_normal_ones(kind):
     xs = inputs(kind)
     assert xs.shape == (4000, 5, 6) and xs.dtype == torch.float32
@@ -73,7 +74,7 @@ def test_one_of_those_before():
 
 
 def test_closed_coordinates_stay_closed():
-    for kind in INPUTS:
+    for kind in get_args(Inputs):
         xs, _ = LinearRegression(dims=6, inputs=kind).draw(generator(0), 20, 3, 4)
         assert (xs.abs().amax((0, 1)) > 0).tolist() == [True] * 4 + [False] * 2
 
@@ -118,7 +119,7 @@ def test_leaves_of_trees_are_reached_alike():
     assert (counts / counts.sum()).tolist() == pytest.approx([1 / 8] * 8, abs=0.01)
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", get_args(Inputs))
 def test_prefixes_are_prompts_of_their_own_where_the_last_input_is_another(kind):
     trained = choose(LinearRegression, dims=4)
     run = Run(

@@ -1,6 +1,7 @@
 """`lengthwise bench`: the time and memory of every encoding in a whole model, relative to NoPE, on this machine."""
 
 import inspect
+import sys
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,6 +91,8 @@ def command(
     Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --output a.json --plot a.svg;
     lengthwise bench --compare a.json b.json
 
+    The exit code is 1 if some encoding could not be measured at any length, and 2 if none could.
+
     Args:
         names: Encodings to measure, optionally with settings. NoPE is always measured. [default: all]
     """
@@ -114,7 +117,23 @@ def command(
         hint = f"the finished rounds are printed{saved}; they cannot be continued"
         interrupt.hint = hint if finished else "no round was finished"  # type: ignore[attr-defined]
         raise interrupt
-    return 0
+    return _exit_code(results)
+
+
+def _exit_code(results: "Results") -> int:
+    """Return 0, or print which encodings have no times and return 1. Raise `ConfigError` if none has."""
+    from lengthwise.speed.results import BASELINE
+
+    unmeasured = results.unmeasured()
+    wanted = [label for label in results.encodings if label != BASELINE] or [BASELINE]
+    missing = [
+        f"{label} could not be measured at any length: {unmeasured[label]}" for label in wanted if label in unmeasured
+    ]
+    if len(missing) == len(wanted):
+        raise ConfigError(missing[0])
+    for line in missing:
+        print(f"lengthwise: {one_line(line)}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def _question(

@@ -14,6 +14,7 @@ from lengthwise.cli.printing import figure, one_line, plain_table, print_json, s
 from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
+from lengthwise.machine_memory import limited_to_machine
 from lengthwise.probes import PROBES, ModelProbe
 from lengthwise.values import join_names
 
@@ -197,7 +198,7 @@ def _ask(
     use_process(threads)
     prober = probing.Prober(store, files, device=device, threads=threads)
     stored = prober.stored(jobs)
-    with _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
+    with limited_to_machine(device), _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
         return probing.probe_all(prober, jobs, show)
 
 

@@ -177,7 +177,7 @@ class LocalExecutor(Executor):
             self.emit(Released(key=key, reason=f"its worker ended ({reason})"))
             self.emit(Note(key=key, text=f"a worker ended ({reason}); the run continues from its last checkpoint"))
             return
-        error = f"its worker ended {self.deaths[key]} times ({reason}); if memory ran out, use fewer --workers"
+        error = f"its worker ended {self.deaths[key]} times ({reason}); if memory ran out, use fewer --workers or shorter lengths"
         # In the store, the dead worker still holds the run, so no other worker can take it before this.
         if self.store.fail(key, worker.name, error):
             self.emit(Failed(key=key, error=error))

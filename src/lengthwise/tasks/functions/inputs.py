@@ -13,14 +13,13 @@ whole test.
 """
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 Inputs = Literal["normal", "half-subspace", "skewed", "quadrants", "orthogonal", "overlapping"]
-INPUTS: tuple[str, ...] = get_args(Inputs)
 LAST = ("quadrants", "orthogonal", "overlapping")  # the last input has another distribution than those before it
 
 

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.config import ConfigError, near_miss
+from lengthwise.config import ConfigError
 from lengthwise.metrics import SQUARED_ERROR
 from lengthwise.tasks.base import Batch
-from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, change_last, mix_covariance
+from lengthwise.tasks.functions.inputs import LAST, Inputs, change_last, mix_covariance
 from lengthwise.tasks.functions.prompts import LINEAR_BASELINES, FunctionTask
 
 MAX_SCALE = 1e6  # the smallest scale is its inverse
@@ -46,10 +46,6 @@ class Regression(FunctionTask):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings, name = super().check(settings), cls.__name__
         inputs, noise = settings["inputs"], settings["noise"]
-        if inputs not in INPUTS:
-            raise ConfigError(
-                f"{name}: there are no inputs {inputs!r}{near_miss(str(inputs), INPUTS)}; available: {', '.join(INPUTS)}"
-            )
         if inputs == "half-subspace" and settings["dims"] < 2:
             raise ConfigError(f"{name}: dims must be at least 2 with inputs='half-subspace', got {settings['dims']}")
         if not 0 <= noise <= MAX_SCALE:

@@ -1,0 +1,71 @@
+"""The arguments of encodings, tasks and position schemes: checks before a constructor runs."""
+
+import inspect
+from abc import ABCMeta
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, Unpack, get_args, get_origin
+
+from lengthwise.class_versions import is_builtin_class, require_complete
+from lengthwise.config.class_settings import annotation, context_of, settings_of
+from lengthwise.values import ArgumentError, ConfigError, near_miss, require_bool, require_known, shown
+
+
+class CheckedArguments(ABCMeta):
+    """The metaclass of encodings, tasks and position schemes. It checks arguments before Python does, so that errors explain them.
+
+    A setting that is declared as a `bool` or a `Literal` must be one of its values. Constructors check all other settings.
+    `__new__` could not do this, because copying and unpickling call it without arguments.
+    """
+
+    def __call__(cls, *args: Any, **arguments: Any) -> Any:
+        if not is_builtin_class(cls):
+            require_complete(cls)
+        kinds = {p.kind for p in inspect.signature(cls).parameters.values()}
+        if args and not kinds & {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}:
+            names = [*context_of(cls), *settings_of(cls)]
+            example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))
+            raise ArgumentError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
+        if not args and kinds <= {inspect.Parameter.KEYWORD_ONLY}:
+            require_known(cls.__name__, arguments, [*context_of(cls), *settings_of(cls)])
+        cls.check_arguments(arguments)
+        return super().__call__(*args, **arguments)
+
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` for arguments that the class cannot take. All of them have names that it knows."""
+        for name, parameter in settings_of(cls).items():
+            if name in arguments:
+                _require_declared(cls.__name__, name, arguments[name], annotation(cls, parameter))
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of `__init__`. Without it, `inspect.signature` would return that of `__call__`."""
+        return _signature(cls)
+
+
+@cache
+def _signature(cls: type) -> inspect.Signature:
+    """Return the signature of `__init__`, in which `**name: Unpack[...]` stands for these arguments of the base class."""
+    if cls.__init__ is object.__init__:  # type: ignore[misc]
+        return inspect.Signature()
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    parameters = list(signature.parameters.values())[1:]
+    if parameters and get_origin(parameters[-1].annotation) is Unpack:
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        (names,) = get_args(parameters.pop().annotation)
+        inherited = inspect.signature(owner.__mro__[1]).parameters
+        own = {p.name: p for p in parameters}
+        by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *own}} | own
+        parameters = sorted(by_name.values(), key=lambda p: p.default is not p.empty)
+    return signature.replace(parameters=parameters)
+
+
+def _require_declared(owner: str, name: str, value: object, declared: object) -> None:
+    options = get_args(declared)
+    if declared is bool:
+        require_bool(owner, **{name: value})
+    elif get_origin(declared) is Literal and value not in options:
+        one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
+        raise ConfigError(
+            f"{owner}: {name} must be {one_of}, got {shown(value)}{near_miss(str(value), map(str, options))}"
+        )

@@ -1,0 +1,68 @@
+"""The memory of this machine, and a limit for a process that would otherwise be killed when all of it is in use."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+INFORMATION = Path("/proc/meminfo")
+OWN_GROUP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+UNTOUCHED = (
+    2**30
+)  # bytes that a process may reserve and never use: stacks of threads, and parts of the C library's heaps
+
+
+def machine_memory() -> int | None:
+    """Return the bytes that all processes together can have, with swap; None if the system does not tell.
+
+    A control group, such as that of a container or of a job on a cluster, may allow less than the machine has.
+    """
+    try:
+        lines = (line.split() for line in INFORMATION.read_text(encoding="ascii").splitlines())
+        sizes = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
+        return min([sizes["MemTotal:"], *_group_limits()]) + sizes.get("SwapTotal:", 0)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _group_limits() -> list[int]:
+    """Return the limits of the control groups, of either version, to which this process belongs."""
+    limits = []
+    with suppress(OSError):
+        for line in OWN_GROUP.read_text(encoding="utf-8").splitlines():
+            _, controllers, own = line.split(":", 2)
+            if controllers in ("", "memory"):
+                root, name = (GROUPS, "memory.max") if not controllers else (GROUPS / "memory", "memory.limit_in_bytes")
+                group = root / own.lstrip("/")
+                limits += [parent / name for parent in (group, *group.parents) if parent.is_relative_to(root)]
+    return [limit for limit in map(_limit, limits) if limit is not None]
+
+
+def _limit(file: Path) -> int | None:
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no such group or limit; "max" stands for none
+        return None
+
+
+@contextmanager
+def limited_to_machine(device: str) -> Iterator[None]:
+    """Let this process allocate no more memory than the machine has, if it computes on the CPU.
+
+    An allocation beyond it raises an error, which one line explains. Without a limit, Linux gives any amount, and kills the process
+    when it uses what does not exist. On other devices nothing is limited, because drivers reserve memory that they never use.
+    """
+    memory = machine_memory() if device == "cpu" and sys.platform == "linux" else None
+    if memory is None:
+        yield
+        return
+    import resource
+
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (memory + UNTOUCHED, before, most) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))

@@ -1,0 +1,82 @@
+"""Arguments that encodings, tasks and position schemes do not have, in constructors that are called from Python."""
+
+import copy
+import pickle
+
+import pytest
+
+from lengthwise.config import ConfigError, settings_of
+from lengthwise.encodings import ENCODINGS, RoPE
+from lengthwise.positions import POSITION_SCHEMES, Consecutive, Coupled, PositionScheme, Randomized
+from lengthwise.tasks import TASKS, Copy, Reverse, Text
+from lengthwise.values import ArgumentError
+
+
+@pytest.mark.parametrize("make", [*ENCODINGS, *TASKS, *POSITION_SCHEMES], ids=lambda make: make.__name__)
+def test_an_unknown_argument(make):
+    with pytest.raises(ArgumentError, match=f"{make.__name__} has no setting 'unheard_of'; it"):
+        make(unheard_of=3)
+
+
+@pytest.mark.parametrize("make", [*TASKS, *POSITION_SCHEMES], ids=lambda make: make.__name__)
+def test_an_argument_by_position(make):
+    with pytest.raises(ArgumentError, match=rf"{make.__name__} takes its arguments by name; write {make.__name__}\("):
+        make(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "words"),
+    [
+        (RoPE, {"head_dims": 64}, "RoPE has no setting 'head_dims'; did you mean 'head_dim'"),
+        (
+            Copy,
+            {"symbol": 3},
+            "Copy has no setting 'symbol'; did you mean 'symbols'?; its settings are: symbols, pattern, times",
+        ),
+        (Text, {"paht": "python"}, "Text has no setting 'paht'; did you mean 'path'"),
+        (Coupled, {"max_positions": 3}, "Coupled has no setting 'max_positions'; did you mean 'max_position'"),
+        (Randomized, {"max_seq_len": 3}, "Randomized has no setting 'max_seq_len'; did you mean 'max_length'"),
+        (Consecutive, {"start": 1}, "Consecutive has no setting 'start'; it has no settings"),
+        (Copy, {"pattern": "rnadom"}, "Copy: pattern must be one of random, repeated, replaced, got 'rnadom'"),
+        (Reverse, {"answer": 1}, "Reverse: answer must be one of once, twice, back, got 1"),
+        (
+            Randomized,
+            {"at_evaluation": "never"},
+            "Randomized: at_evaluation must be 'random' or 'consecutive', got 'never'",
+        ),
+    ],
+)
+def test_the_message(make, settings, words):
+    with pytest.raises(ConfigError) as error:
+        make(**settings)
+    assert words in str(error.value)
+
+
+def test_a_class_without_a_constructor_has_no_settings():
+    class Everywhere(PositionScheme):
+        def positions(self, inputs, documents, generator, training):
+            return None
+
+        def num_positions(self, tokens, training):
+            return tokens
+
+    assert settings_of(Everywhere) == {}
+    assert Everywhere().num_positions(3, True) == 3
+    with pytest.raises(ArgumentError, match="Everywhere has no setting 'x'; it has no settings"):
+        Everywhere(x=1)
+
+
+def test_an_incomplete_class_names_what_it_lacks():
+    class Bare(PositionScheme):
+        pass
+
+    with pytest.raises(
+        ConfigError, match="class Bare lacks the method num_positions and the method positions; define them"
+    ):
+        Bare()
+
+
+@pytest.mark.parametrize("instance", [Copy(symbols=5), Randomized(max_length=9)], ids=lambda x: type(x).__name__)
+def test_copies_need_no_arguments(instance):
+    for other in (copy.copy(instance), copy.deepcopy(instance), pickle.loads(pickle.dumps(instance))):
+        assert vars(other).keys() == vars(instance).keys()
