@@ -62,7 +62,7 @@ def test_an_allocation_beyond_the_machine_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine_memory, "machine_memory", lambda: 8 * GIB)
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(RuntimeError, match="can't allocate memory"), limited_to_machine("cpu"):
-        torch.empty(10 * GIB, dtype=torch.uint8)
+        torch.empty(20 * GIB, dtype=torch.uint8)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     with limited_to_machine("cuda"):
         assert resource.getrlimit(resource.RLIMIT_DATA) == before

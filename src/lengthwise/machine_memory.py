@@ -1,5 +1,6 @@
-"""The memory of this machine, and a limit for a process that would otherwise be killed when all of it is in use."""
+"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,9 +9,8 @@ from pathlib import Path
 INFORMATION = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-UNTOUCHED = (
-    2**30
-)  # bytes that a process may reserve and never use: stacks of threads, and parts of the C library's heaps
+# Bytes that a process may reserve and never use: 8 MiB for the stack of each thread, and parts of the C library's heaps.
+UNTOUCHED = 4 * 2**30
 
 
 def machine_memory() -> int | None:
@@ -66,3 +66,21 @@ def limited_to_machine(device: str) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python or PyTorch says that memory ran out.
+
+    The type counts too, because a message can contain the name of a folder.
+    """
+    if (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    ):  # that of PyTorch, which is not imported here
+        return True
+    return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
+
+
+def refused_allocation(error: BaseException) -> str | None:
+    """Return the size of the allocation that failed, as the error says it, or None if it says none."""
+    size = re.search(r"allocate ([\d.]+ ?\w+)", " ".join(str(error).split()))
+    return size[1] if size else None

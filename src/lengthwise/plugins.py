@@ -6,7 +6,6 @@ but never loaded, because the database may be somebody else's.
 
 import importlib
 import os
-import re
 import reprlib
 import shlex
 import sys
@@ -21,6 +20,7 @@ from lengthwise import regular_file
 from lengthwise.class_versions import is_builtin_class, shortened
 from lengthwise.code_hash import is_library
 from lengthwise.config import Registry
+from lengthwise.machine_memory import is_out_of_memory, refused_allocation
 from lengthwise.values import ConfigError, near_miss
 
 MAX_FILE_BYTES = 16 << 20  # of a Python file
@@ -192,15 +192,10 @@ def error_line(error: BaseException) -> str:
 
 def out_of_memory_line(error: BaseException) -> str | None:
     """Return a line about memory that ran out, or None for another error."""
-    text = str(error)
-    if (
-        not isinstance(error, MemoryError)
-        and type(error).__name__ != "OutOfMemoryError"
-        and "can't allocate memory" not in text
-    ):
+    if not is_out_of_memory(error):
         return None
-    size = re.search(r"allocate ([\d.]+ ?\w+)", text)
-    request = f" (one allocation of {size[1]} failed)" if size else ""
+    size = refused_allocation(error)
+    request = f" (one allocation of {size} failed)" if size else ""
     return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
 
 

@@ -237,9 +237,14 @@ def test_a_text_whose_name_is_no_text(here: Call, place: Path) -> None:
     assert "ode-\\udcff.txt" in (place / "r" / "report.html").read_text(encoding="utf-8")
 
 
+FAILED_ALLOCATION = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+)
+
+
 def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(*_: Any, **__: Any) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 33600 bytes.")
+        raise RuntimeError(f"{FAILED_ALLOCATION} 33600 bytes. Error code 12 (Cannot allocate memory)")
 
     monkeypatch.setattr("lengthwise.cli.sample.show_examples", ask)
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")

@@ -16,7 +16,8 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
-from lengthwise.evaluation.pretrained.transformers_calls import is_out_of_memory, offline, silent
+from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
+from lengthwise.machine_memory import is_out_of_memory, machine_memory
 from lengthwise.reach.loading import encoder, record
 from lengthwise.reach.methods import applied
 from lengthwise.reach.model import Reader, position_limit
@@ -277,9 +278,10 @@ def free_memory(device: torch.device) -> int | None:
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     try:
         lines = MEMORY_INFORMATION.read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return None
+    return min(available, machine_memory() or available)  # a control group may allow less than is available
 
 
 def _gib(size: float) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from lengthwise.config import ConfigError
+from lengthwise.machine_memory import is_out_of_memory
 from lengthwise.speed.clocks import Clock, clock_for
-from lengthwise.speed.memory import NoMemory, is_out_of_memory, measure_memory
+from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
 from lengthwise.speed.plan import Question
 from lengthwise.speed.results import BASELINE, Cell, Origin, Results

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.machine_memory import is_out_of_memory
 from lengthwise.plugins import first_line, load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
 from lengthwise.speed.plan import Question
@@ -32,13 +33,6 @@ JOIN_SECONDS = 30.0
 
 class NoMemory(Exception):
     """There was not enough memory. The message is one line."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error of PyTorch or Python says that memory ran out."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 def measure_memory(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:

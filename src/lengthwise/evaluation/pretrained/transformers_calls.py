@@ -4,16 +4,14 @@ import contextlib
 import io
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
 from lengthwise.config import ConfigError
+from lengthwise.machine_memory import is_out_of_memory, refused_allocation
 
 
 @contextmanager
@@ -38,8 +36,8 @@ def transformers_call(path: Path, purpose: str, *, computing: bool = False) -> I
         if is_out_of_memory(error):
             if computing:
                 raise
-            size = re.search(r"allocate ([\d.]+ ?\w+)", text)
-            in_one = f" ({size[1]} in one piece)" if size else ""
+            size = refused_allocation(error)
+            in_one = f" ({size} in one piece)" if size else ""
             raise ConfigError(
                 f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if they are "
                 "correct, take a smaller model or --dtype bfloat16"
@@ -103,10 +101,3 @@ def _stderr_discarded() -> Iterator[None]:
             os.dup2(stderr, 2)
             os.close(stderr)
             os.close(devnull)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out. The type counts too, because a message can contain the name of a folder."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
