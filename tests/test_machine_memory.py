@@ -68,6 +68,20 @@ def test_an_allocation_beyond_the_machine_is_an_error(monkeypatch: pytest.Monkey
         assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_stacks_of_many_threads_do_not_count(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread reserves the whole stack, and uses little of it."""
+    monkeypatch.setattr(machine_memory, "machine_memory", lambda: 8 * GIB)
+    monkeypatch.setattr(machine_memory.os, "cpu_count", lambda: 2)
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    try:
+        resource.setrlimit(resource.RLIMIT_STACK, (2**30, before[1]))
+        with limited_to_machine(device):
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] == (8 + 256 + 2) * GIB
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, before)
+
+
 def test_a_lower_limit_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the user, for example by `ulimit -d`."""
     before = resource.getrlimit(resource.RLIMIT_DATA)

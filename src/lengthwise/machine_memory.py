@@ -1,5 +1,6 @@
 """The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 INFORMATION = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-# Bytes that a process may reserve and never use: 8 MiB for the stack of each thread, and parts of the C library's heaps.
-UNTOUCHED = 4 * 2**30
+UNTOUCHED = (
+    2**31
+)  # bytes that a process may reserve and never use besides the stacks of threads: parts of the C library's heaps
+THREADS = 256  # more than a process has, or four for each core
 
 
 def machine_memory() -> int | None:
@@ -46,6 +49,11 @@ def _limit(file: Path) -> int | None:
         return None
 
 
+def is_cpu(device: str) -> bool:
+    """Return whether a device such as `cpu`, `cpu:0` or `cuda:1` is the CPU."""
+    return device.partition(":")[0] == "cpu"
+
+
 @contextmanager
 def limited_to_machine(device: str) -> Iterator[None]:
     """Let this process allocate no more memory than the machine has, if it computes on the CPU.
@@ -53,19 +61,22 @@ def limited_to_machine(device: str) -> Iterator[None]:
     An allocation beyond it raises an error, which one line explains. Without a limit, Linux gives any amount, and kills the process
     when it uses what does not exist. On other devices nothing is limited, because drivers reserve memory that they never use.
     """
-    memory = machine_memory() if device == "cpu" and sys.platform == "linux" else None
+    memory = machine_memory() if is_cpu(device) and sys.platform == "linux" else None
     if memory is None:
         yield
         return
     import resource
 
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [limit for limit in (memory + UNTOUCHED, before, most) if limit != resource.RLIM_INFINITY]
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)  # each thread reserves so much
+    stacks = max(THREADS, 4 * (os.cpu_count() or 1)) * (2**23 if stack == resource.RLIM_INFINITY else stack)
+    limits = [limit for limit in (memory + stacks + UNTOUCHED, before, most) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+        with suppress(ValueError):  # other code has set a lower limit, which cannot be raised
+            resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

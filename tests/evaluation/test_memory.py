@@ -40,7 +40,7 @@ def needed(run: Run, length: int, monkeypatch: pytest.MonkeyPatch, *, count: int
 
 
 SLOTS = 2 * 100_000 + 2  # of Copy at length 100,000
-EXAMPLES = 2 * SLOTS * (8 + 8 + 1)
+EXAMPLES = 2 * SLOTS * 8  # inputs and targets of this task are parts of one tensor
 LAYER = SLOTS * 4 * (16 + 3 * 16)  # its input, queries, keys and values
 ANGLES = SLOTS * 4 * 8  # of 4 pairs, in float64
 
@@ -66,7 +66,7 @@ def test_several_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(choose(LieRE, block=4, axes=2), choose(CopyColumn), choose(Grid))
     slots = run.task.build().tokens(40_000)
     tables = 2 * slots * 2 * 8 * 4 * 8  # of queries and of keys
-    expected = 2 * slots * 17 + slots * 4 * (16 + 3 * 16) + tables
+    expected = 2 * slots * 8 + slots * 4 * (16 + 3 * 16) + tables
     assert needed(run, 40_000, monkeypatch) == pytest.approx(expected, rel=1e-3)
 
 
@@ -109,6 +109,35 @@ def test_examples_that_may_be_shorter_are_not_refused(monkeypatch: pytest.Monkey
         ConfigError, match=r"^length 100,000 symbols needs more than 0.0 GiB of memory, and this machine has"
     ):
         require_memory(run, Copy(), [(100_000, 2)], in_parts=False)
+
+
+class Fewer(Copy):
+    """A user's task, which may have fewer examples than it is asked for."""
+
+
+def test_a_task_of_a_user_surely_has_one_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(choose(NoPE))
+    one, many = (needed(run_of(choose(NoPE), choose(Fewer)), 100_000, monkeypatch, count=count) for count in (1, 100))
+    assert one == pytest.approx(many)
+    assert needed(run, 100_000, monkeypatch, count=100) > 3 * many
+
+
+def test_examples_that_do_not_exist_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(choose(NoPE))
+    one = needed(run, 100_000, monkeypatch, count=1)
+    monkeypatch.setattr(Copy, "available", lambda *_: 1)
+    assert needed(run, 100_000, monkeypatch, count=100) == one
+
+
+def test_the_examples_of_a_task_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long examples can take a second."""
+    drawn, draw = [], Copy.sample
+    monkeypatch.setattr(Copy, "sample", lambda *a: drawn.append(a) or draw(*a))
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**60)
+    task = Copy()
+    for encoding in (NoPE, RoPE, ALiBi):
+        require_memory(run_of(choose(encoding)), task, [(100_000, 2), (200_000, 2)], in_parts=False)
+    assert len(drawn) == 3
 
 
 def test_short_lengths_and_unknown_machines(monkeypatch: pytest.MonkeyPatch) -> None:

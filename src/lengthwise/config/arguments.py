@@ -18,7 +18,7 @@ class CheckedArguments(ABCMeta):
     `__new__` could not do this, because copying and unpickling call it without arguments.
     """
 
-    def __call__(cls, *args: Any, **arguments: Any) -> Any:
+    def __call__(cls, /, *args: Any, **arguments: Any) -> Any:
         if not is_builtin_class(cls):
             require_complete(cls)
         kinds = {p.kind for p in inspect.signature(cls).parameters.values()}

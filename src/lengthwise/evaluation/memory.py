@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 
+from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation.questions import encodings_of
 from lengthwise.forms import AttentionModifiers
@@ -58,10 +60,10 @@ class _Estimate:
 
     def bytes(self, in_parts: bool, enough: float) -> float:
         """Return the least memory in bytes. What takes longer to find out is left out if the rest is more than `enough`."""
-        per_slot = self._bytes_per_slot()
+        per_slot = _bytes_per_slot(self.task)
         if per_slot is None:
             return 0.0
-        needed = self.count * self.slots * per_slot
+        needed = self._least_examples() * self.slots * per_slot
         if self.run.model.mixer is None and not self.task.decodes and needed <= enough:
             encodings = encodings_of(self.run, self.task)
             in_parts = in_parts and not any(encoding.depends_on_length() for encoding in encodings)
@@ -70,23 +72,11 @@ class _Estimate:
                 needed += self._tables(encodings, in_parts)
         return needed
 
-    def _bytes_per_slot(self) -> float | None:
-        """Return the bytes that a batch has for each token slot. None if examples may have fewer slots than `Task.tokens` says.
-
-        Three short examples show whether all have that many.
-        """
-        short = max(1, self.length * ALWAYS_FITS // self.slots)
-        try:
-            examples = [self.task.sample(generator("memory", n), 1, short, "test") for n in range(3)]
-        except (
-            Exception,
-            SystemExit,
-        ):  # no examples of this length, or an error in a user's task, which the evaluation reports
-            return None
-        if any(batch.targets.shape[1] < self.task.tokens(short) for batch in examples):
-            return None
-        tensors = (examples[0].inputs, examples[0].targets, examples[0].scored)
-        return sum(x.nbytes for x in tensors) / self.task.tokens(short)
+    def _least_examples(self) -> int:
+        """Return how many examples there surely are. A task of a user may have fewer than it is asked for."""
+        available = self.task.available(self.length, "test")
+        most = self.count if is_builtin_class(type(self.task)) else 1
+        return most if available is None else min(most, available)
 
     def _activations(self, in_parts: bool) -> float:
         """Return the bytes of the cache, or of a layer's input with its queries, keys and values."""
@@ -106,6 +96,30 @@ class _Estimate:
         return max(
             (_table_bytes(encoding, span) for choice, encoding in pairs if choice.layer.window is None), default=0
         )
+
+
+@lru_cache(maxsize=64)
+def _bytes_per_slot(task: Task) -> float | None:
+    """Return the bytes that a batch has for each token slot. None if examples may have fewer slots than `Task.tokens` says.
+
+    Three short examples show whether all have that many.
+    """
+    try:
+        short = 1
+        while task.tokens(2 * short) <= ALWAYS_FITS:
+            short *= 2
+        examples = [task.sample(generator("memory", n), 1, short, "test") for n in range(3)]
+    except (
+        Exception,
+        SystemExit,
+    ):  # no examples of this length, or an error in a user's task, which the evaluation reports
+        return None
+    slots = task.tokens(short)
+    if any(batch.targets.shape[1] < slots for batch in examples):
+        return None
+    # Inputs and targets may share their memory, and one row of `scored` may serve all examples.
+    storages = [x.untyped_storage() for x in (examples[0].inputs, examples[0].targets)]
+    return sum({storage._cdata: storage.nbytes() for storage in storages}.values()) / slots
 
 
 def _span(keys: int, queries: int, scheme: PositionScheme) -> Span:

@@ -10,6 +10,7 @@ import torch
 
 from lengthwise.attention import check_backend
 from lengthwise.config import ConfigError, Run
+from lengthwise.machine_memory import is_cpu
 from lengthwise.training.parallel import SHARDINGS, Optimizations
 from lengthwise.training.ranks import Ranks
 from lengthwise.values import unlisted
@@ -85,7 +86,7 @@ class Compute:
         self.require_valid()
         if (
             self.compile
-            and self.device == "cpu"
+            and is_cpu(self.device)
             and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
         ):
             raise ConfigError("compile needs a C++ compiler on a CPU, and none was found; install g++, or omit compile")

@@ -15,6 +15,7 @@ from typing import Any
 from lengthwise.analysis.protocol import canonical
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, ExecutorConfig, Local, Run
+from lengthwise.machine_memory import is_cpu
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results
 from lengthwise.studies.compute import DEFAULT_COMPUTE, Compute
@@ -135,7 +136,7 @@ def execute(
         for run in study.runs:
             opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
-        if not kind.remote and compute.device == "cpu":
+        if not kind.remote and is_cpu(compute.device):
             require_enough_memory(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))

@@ -17,7 +17,10 @@ def require_enough_memory(store: Store, study: Study) -> None:
         if all(tasks[run.task].tokens(length) <= ALWAYS_FITS for length, _ in _amounts(tasks[run.task], config)):
             continue
         for missing, shift in together(store.missing(run.key, questions(run.task, config))):
-            task = shifted(run.task, shift).build() if shift else tasks[run.task]
+            choice = shifted(run.task, shift) if shift else run.task
+            if choice not in tasks:
+                tasks[choice] = choice.build()
+            task = tasks[choice]
             try:
                 require_memory(run, task, _amounts(task, missing), in_parts=True)
             except ConfigError as error:

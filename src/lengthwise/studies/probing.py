@@ -16,6 +16,7 @@ from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation.memory import require_memory
+from lengthwise.machine_memory import is_cpu
 from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.probes.measuring.trained_run import TrainedRun
@@ -272,7 +273,7 @@ class Prober:
             against = None if first.against is None else require_trained(self.files, first.against)
             questions: list[Any] = [job.question for job in (first, *others)]
             first.probe.require(run, questions, against)
-            if first.probe.reads_examples and self.device == "cpu":
+            if first.probe.reads_examples and is_cpu(self.device):
                 lengths = [(question.length, question.examples) for question in questions]
                 require_memory(run, run.task.build(), lengths, in_parts=False)
         if by_pair and self.store.readonly:
