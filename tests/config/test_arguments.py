@@ -2,10 +2,12 @@
 
 import copy
 import pickle
+from types import UnionType
+from typing import get_origin
 
 import pytest
 
-from lengthwise.config import ConfigError, settings_of
+from lengthwise.config import ConfigError, annotation, settings_of
 from lengthwise.encodings import ENCODINGS, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Consecutive, Coupled, PositionScheme, Randomized
 from lengthwise.tasks import TASKS, Copy, Reverse, Text
@@ -80,3 +82,20 @@ def test_an_incomplete_class_names_what_it_lacks():
 def test_copies_need_no_arguments(instance):
     for other in (copy.copy(instance), copy.deepcopy(instance), pickle.loads(pickle.dumps(instance))):
         assert vars(other).keys() == vars(instance).keys()
+
+
+@pytest.mark.parametrize("task", [*TASKS], ids=lambda task: task.__name__)
+def test_settings_of_tasks_have_their_declared_types(task: type) -> None:
+    for name, parameter in settings_of(task).items():
+        declared = annotation(task, parameter)
+        for wrong in ("x", None, [], True, 1.5, b"x"):
+            if (
+                (declared is str and wrong == "x")
+                or (declared is bool and wrong is True)
+                or (declared is float and wrong == 1.5)
+            ):
+                continue
+            if get_origin(declared) is UnionType and wrong in (None, 1.5):
+                continue
+            with pytest.raises(ConfigError, match=rf"^{task.__name__}: {name} must be "):
+                task(**{name: wrong})

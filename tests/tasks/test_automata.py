@@ -172,7 +172,7 @@ def test_the_smallest_automata_there_are():
         ({"symbols": 10**20}, "at most 10,000"),
         ({"ends": 1.0}, "below 1, got 1.0"),
         ({"ends": -0.1}, "below 1, got -0.1"),
-        ({"ends": math.nan}, "below 1, got nan"),
+        ({"ends": math.nan}, "finite number, got nan"),
     ],
 )
 def test_settings_that_cannot_be(settings, says):

@@ -64,7 +64,7 @@ def _require_declared(owner: str, name: str, value: object, declared: object) ->
     options = get_args(declared)
     if declared is bool:
         require_bool(owner, **{name: value})
-    elif get_origin(declared) is Literal and value not in options:
+    elif get_origin(declared) is Literal and not (isinstance(value, (str, int, float)) and value in options):
         one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
         raise ConfigError(
             f"{owner}: {name} must be {one_of}, got {shown(value)}{near_miss(str(value), map(str, options))}"

@@ -12,11 +12,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from lengthwise.config import CheckedArguments, ConfigError, Registry, near_miss
+from lengthwise.class_versions import is_builtin_class
+from lengthwise.config import CheckedArguments, ConfigError, Registry, annotation, near_miss, settings_of
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
 from lengthwise.tasks.coupling import Coupling
+from lengthwise.values import cast
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
@@ -94,7 +96,17 @@ class Baseline:
     fitted_on: str = ""
 
 
-class Task(metaclass=CheckedArguments):
+class CheckedSettings(CheckedArguments):
+    """The metaclass of tasks. The settings of a task of this library must have the types that they are declared with."""
+
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        super().check_arguments(arguments)
+        for name, parameter in settings_of(cls).items() if is_builtin_class(cls) else ():
+            if name in arguments:
+                cast(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
+
+
+class Task(metaclass=CheckedSettings):
     """A problem to train and test models on. Subclasses take their settings as keyword arguments with defaults.
 
     The docstring of a task says in its first sentences what `length` counts, and shows an example.
