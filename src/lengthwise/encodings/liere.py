@@ -18,9 +18,8 @@ from lengthwise.values import shown
 MAX_POSITIONS = 2**40  # the error of a rotation grows with the position, and far beyond it is not even finite
 
 
-_CHUNK_SIZE = (
-    1024  # tokens whose exponentials are computed together; they take some 20 times the memory of their matrices
-)
+# Tokens whose exponentials are computed together, which takes some 20 times the memory of their matrices.
+_CHUNK_SIZE = 1024
 
 
 class LieRE(PositionEncoding):
