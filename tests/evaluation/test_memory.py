@@ -167,3 +167,17 @@ def test_a_finished_length_is_not_refused(tmp_path: Any, monkeypatch: pytest.Mon
 def test_prefixes_of_one_prompt_count_once() -> None:
     task, config = LinearRegression(), EvaluationConfig(lengths=(1, 9), prompt=50, examples=7)
     assert needed_memory._amounts(task, config) == [(50, 7)]
+
+
+class Bounded(Copy):
+    """A user's task with few token slots at all lengths but one."""
+
+    def tokens(self, length: int) -> int:
+        return 100_000 if length == 5 else 10
+
+
+def test_a_task_whose_slots_do_not_grow_with_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for a short length ends."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1)
+    with pytest.raises(ConfigError, match=r"^length 5 symbols needs more than"):
+        require_memory(run_of(choose(NoPE)), Bounded(), [(5, 2)], in_parts=False)

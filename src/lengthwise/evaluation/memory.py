@@ -20,7 +20,7 @@ from lengthwise.tasks.base import Task, generator
 ALWAYS_FITS = 65_536  # token slots of an example for which nothing is estimated, so that usual lengths take no time
 MOST_WITH_TABLES = (
     2**22
-)  # token slots for which tables are counted; with more, finding their sizes can take several seconds
+)  # token slots for which tables are counted; finding the sizes of longer ones can take several seconds
 LAST_QUERIES = 1024  # of an example that is processed in parts: the smallest part
 FLOAT = 4  # bytes: all computation is in float32
 
@@ -105,9 +105,7 @@ def _bytes_per_slot(task: Task) -> float | None:
     Three short examples show whether all have that many.
     """
     try:
-        short = 1
-        while task.tokens(2 * short) <= ALWAYS_FITS:
-            short *= 2
+        short = max((2**n for n in range(17) if task.tokens(2**n) <= ALWAYS_FITS), default=1)
         examples = [task.sample(generator("memory", n), 1, short, "test") for n in range(3)]
     except (
         Exception,
@@ -134,6 +132,8 @@ def _span(keys: int, queries: int, scheme: PositionScheme) -> Span:
 def _table_bytes(encoding: Any, span: Span) -> int:
     """Return the bytes of the tensors in the encoding's modifiers; 0 if their sizes depend on values."""
     modifiers = AttentionModifiers()
+    # PyTorch raises several types of errors for values that tensors without values do not have. Other errors, such as those of a
+    # user's encoding, come again in the evaluation, which reports them.
     with suppress(Exception), torch.no_grad():
         modifiers = encoding.to("meta").modifiers(span)
     storages = [tensor.untyped_storage() for tensor in _tensors(modifiers)]
