@@ -7,7 +7,7 @@ import pytest
 from scipy.special import betaln
 
 from lengthwise.analysis import shares
-from lengthwise.analysis.shares import limits_of_mean
+from lengthwise.analysis.shares import limits_of_mean, limits_of_means
 from lengthwise.analysis.statistics.effective_length import STEPS, _last_step
 
 
@@ -51,6 +51,19 @@ def test_the_limits_are_those_of_the_whole_grid(found: list[float], counts: list
     low, high = limits_of_mean(found, counts)
     expected = limits_at_every_point(found, counts)
     assert (low, high) == pytest.approx(expected, rel=0, abs=1e-6 * (expected[1] - expected[0]))
+
+
+def test_many_samples_at_once_have_the_same_limits_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(1)
+    samples = [
+        (chance.binomial(512, chance.beta(4 * mean, 4 - 4 * mean, seeds)) / 512, [512.0 + n % 2] * seeds)
+        for n, mean in enumerate([0.5, 0.999, 0.001, 0.97, 0.2, 0.5] * 4)
+        for seeds in (2, 5)
+    ]
+    monkeypatch.setattr(shares, "_known", {})
+    together = limits_of_means([*samples, samples[0]])
+    monkeypatch.setattr(shares, "_known", {})
+    assert together == [limits_of_mean(*sample) for sample in [*samples, samples[0]]]
 
 
 @pytest.mark.slow

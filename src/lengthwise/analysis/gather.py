@@ -21,7 +21,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.generated_answers import generated_answers
-from lengthwise.analysis.intervals import of_seeds
+from lengthwise.analysis.intervals import compute_together, of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.position_scores import position_scores
 from lengthwise.analysis.protocol import (
@@ -255,9 +255,9 @@ class _Panel:
             Series(
                 label=label,
                 encoding=run.encoding,
-                points=tuple(self.point(length, by_length[length]) for length in sorted(by_length)),
+                points=points,
             )
-            for label, run, by_length in zip(labels, runs, self.scores.values(), strict=True)
+            for label, run, points in zip(labels, runs, self.points(), strict=True)
         )
         task = TaskFindings(
             title=title,
@@ -292,18 +292,19 @@ class _Panel:
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
 
-    def point(self, length: int, rows: list[tuple["RunRow", "ScoreRow"]]) -> Point:
-        seeds = tuple(
-            SeedScore(
-                key=run.key,
-                seed=run.seed,
-                mean=s.mean,
-                standard_error=s.standard_error,
-                n=s.n,
-                groups=tuple(_details(s.facts).get("groups", ())),
-            )
-            for run, s in rows
+    def points(self) -> list[tuple[Point, ...]]:
+        """Return the points of each encoding, by length."""
+        seeds = [
+            {length: tuple(_seed_score(*row) for row in by_length[length]) for length in sorted(by_length)}
+            for by_length in self.scores.values()
+        ]
+        scores = [of_length for by_length in seeds for of_length in by_length.values()]
+        compute_together(
+            (([s.mean for s in some], [s.n for s in some], [s.groups for s in some]) for some in scores), self.metric
         )
+        return [tuple(self.point(*of_length) for of_length in by_length.items()) for by_length in seeds]
+
+    def point(self, length: int, seeds: tuple[SeedScore, ...]) -> Point:
         interval = of_seeds(
             [s.mean for s in seeds],
             [s.standard_error for s in seeds],
@@ -378,6 +379,17 @@ def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, flo
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, Mapping) and isinstance(row.get("name"), str) and isinstance(row.get("score"), (int, float)):
             yield row["name"], float(row["score"]), bool(row.get("floor"))
+
+
+def _seed_score(run: "RunRow", score: "ScoreRow") -> SeedScore:
+    return SeedScore(
+        key=run.key,
+        seed=run.seed,
+        mean=score.mean,
+        standard_error=score.standard_error,
+        n=score.n,
+        groups=tuple(_details(score.facts).get("groups", ())),
+    )
 
 
 def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:

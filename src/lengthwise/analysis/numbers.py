@@ -10,6 +10,8 @@ def figure(value: float) -> str:
     if not math.isfinite(value):
         return "not finite"
     text = f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.3g}"
+    if not text.startswith("-"):
+        return text
     return text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")
 
 

@@ -246,8 +246,8 @@ def means(connection: Connection, keys: list[str], lengths: list[int]) -> dict[t
 def _thinned(query: Select[Any], order: Sequence[str], most: int) -> Select[Any]:
     """Select at most so many rows of each run, at equal distances in an order of columns, and the last one."""
     of = query.selected_columns
-    back = func.row_number().over(partition_by=of["key"], order_by=[of[name].desc() for name in order]).label("back")
-    every = ((func.count().over(partition_by=of["key"]) + most - 1) // most).label("every")
-    numbered = query.add_columns(back, every).subquery()
-    kept = [column for column in numbered.c if column.name not in ("back", "every")]
-    return select(*kept).where((numbered.c.back - 1) % numbered.c.every == 0)
+    counted = query.with_only_columns(of["key"], func.count().label("total")).group_by(of["key"]).subquery()
+    place = func.row_number().over(partition_by=of["key"], order_by=[of[name] for name in order]).label("place")
+    numbered = query.join(counted, counted.c.key == of["key"]).add_columns(place, counted.c.total).subquery()
+    kept = [column for column in numbered.c if column.name not in ("place", "total")]
+    return select(*kept).where((numbered.c.total - numbered.c.place) % ((numbered.c.total + most - 1) // most) == 0)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -171,7 +172,8 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
-        connection.text_factory = _text
+        # Invalid UTF-8 becomes text that the checks of its row reject, so that other rows can still be read.
+        connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         return connection
@@ -184,11 +186,6 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _text(stored: bytes) -> str:
-    """Decode a cell. Invalid UTF-8 becomes text that the checks of its row reject, so that other rows can still be read."""
-    return stored.decode("utf-8", "surrogateescape")
 
 
 def _reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirectory[str] | None]:
