@@ -105,6 +105,8 @@ COUNT, SIZE = whole(low=0), whole(low=1)
 
 def real(value: Any) -> float:
     """Check a number. None becomes NaN. Infinity is allowed: it is a loss that overflowed."""
+    if type(value) is float and -LARGEST <= value <= LARGEST:  # nearly every cell
+        return value
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):

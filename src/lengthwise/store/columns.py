@@ -7,7 +7,6 @@ A row with a cell that fails was damaged, or another program wrote it. Such a ro
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Result, Table
@@ -32,18 +31,23 @@ def readable_cells(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]
 
 def _readable(table: Table, rows: Iterable[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the checked values and the cells of each readable row."""
-    names: tuple[str, ...] = ()
-    # One call for many rows: fetching 100,000 rows of a query one by one takes a third longer.
-    for row in chain.from_iterable(rows.partitions(1000)) if isinstance(rows, Result) else rows:
-        names = names or row._fields  # all rows have the same ones
+    # Many rows at once: fetching and checking 100,000 rows one by one takes a third longer.
+    for part in rows.partitions(1000) if isinstance(rows, Result) else [list(rows)]:
+        names = part[0]._fields if part else ()
         try:
-            values = _checked(table, names, row)
-        except Unreadable as error:
-            cells = row._mapping
-            name = " ".join(escaped(cells[column.name]) for column in table.primary_key if column.name != "study")
-            warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=3)
+            checked = _checked(table, names, part)
+        except Unreadable:
+            for row in part:
+                try:
+                    yield _checked(table, names, [row])[0], row
+                except Unreadable as error:
+                    cells = row._mapping
+                    key = " ".join(
+                        escaped(cells[column.name]) for column in table.primary_key if column.name != "study"
+                    )
+                    warnings.warn(StoreWarning(f"{table.name}: skipped the row {key}, {error}"), stacklevel=3)
         else:
-            yield values, row
+            yield from zip(checked, part, strict=True)
 
 
 def require_readable(table: Table, cells: Mapping[str, Any], described: str) -> None:
@@ -56,19 +60,27 @@ def require_readable(table: Table, cells: Mapping[str, Any], described: str) -> 
 
 def check_cells(table: Table, cells: Mapping[str, Any]) -> None:
     """Raise `Unreadable` for a row that could not be read back after it was stored."""
-    _checked(table, tuple(cells), tuple(cells.values()))
+    _checked(table, tuple(cells), [tuple(cells.values())])
 
 
-def _checked(table: Table, names: tuple[str, ...], cells: Sequence[Any]) -> dict[str, Any]:
-    """Return the checked cells. Columns without a check are left out."""
+def _checked(table: Table, names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the checked cells of each row. Columns without a check are left out."""
     checks = _checks(table, names)
+    if not (rows and checks):
+        return [{} for _ in rows]
+    columns = list(zip(*rows, strict=True))
     try:
-        values = {name: check(cells[place]) for name, place, check in checks}
+        checked = [list(map(check, columns[place])) for _, place, check in checks]
     except Unreadable:
         for name, place, check in checks:
-            within(f"whose {name}", check, cells[place])
+            for cell in columns[place]:
+                within(f"whose {name}", check, cell)
         raise
-    _check_row(table.name, values)
+    known = [name for name, _, _ in checks]
+    values = [dict(zip(known, cells, strict=True)) for cells in zip(*checked, strict=True)]
+    if table.name in _OF_SEVERAL:
+        for row in values:
+            _OF_SEVERAL[table.name](row)
     return values
 
 
@@ -85,12 +97,20 @@ def is_readable(table: Table, row: Any) -> bool:
         return any(True for _ in readable(table, [row]))
 
 
-def _check_row(what: str, values: Mapping[str, Any]) -> None:
-    """Check what depends on several cells."""
-    if what == "runs" and values.get("worker") is not None and values.get("heartbeat") is None:
+def _check_run(values: Mapping[str, Any]) -> None:
+    if values.get("worker") is not None and values.get("heartbeat") is None:
         raise Unreadable("which has a worker but no heartbeat")
-    if what == "scores" and "unreadable" in (details := values.get("facts", {}).get("details") or {}):
+
+
+def _check_score(values: Mapping[str, Any]) -> None:
+    if "unreadable" in (details := values.get("facts", {}).get("details") or {}):
         GENERATED(details)  # decoded answers have both members
-    if what == "probes" and (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
+
+
+def _check_probe(values: Mapping[str, Any]) -> None:
+    if (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
         for column, check in zip(("question", "result"), probe.checks(), strict=True):
             within(f"whose {column}", check, values[column])
+
+
+_OF_SEVERAL = {"runs": _check_run, "scores": _check_score, "probes": _check_probe}  # what depends on several cells
