@@ -91,7 +91,7 @@ def first_paint(page: Path) -> float | None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         tab = browser.new_page()
-        tab.goto(page.as_uri())
+        tab.goto(page.resolve().as_uri())
         painted = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         browser.close()
     return float(painted) / 1000
