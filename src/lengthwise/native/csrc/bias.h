@@ -21,8 +21,8 @@ inline void Worker<Vec>::select_head(i64 h) {
       if (plan.shared_slope) shared_slope = (const T*)plan.shared_slope + row;
     }
     for (i64 s = 0; evaluates_segments(plan) && s < call.segments; s++) {
-      scratch.slope_log2[s] = slope[s] * log2e;
-      scratch.intercept_log2[s] = intercept[s] * log2e;
+      scratch.lines_log2[2 * s] = slope[s] * log2e;
+      scratch.lines_log2[2 * s + 1] = intercept[s] * log2e;
     }
   }
 }
@@ -111,7 +111,7 @@ INLINE auto Worker<Vec>::per_pair_bias(const Block& q, const Block& k, i64 r, i6
       const i64 n = clamp(d, 0, call.feature_size - 1);
       const T x = feature[n] * scale;
       s = segment_of_pair(i, n, s);
-      value += scratch.slope_log2[s] * x + scratch.intercept_log2[s];
+      value += scratch.lines_log2[2 * s] * x + scratch.lines_log2[2 * s + 1];
     }
     scratch.distance_bias[c] = value;
   }
@@ -128,9 +128,8 @@ inline auto Worker<Vec>::bias_gradients(i64 h) const -> BiasGradients {
   if (plan.grad_table) grad.table = plan.grad_table + (call.table_heads > 1 ? row_of_head : unit) * call.table_size;
   if (plan.grad_query_scale) grad.query_scale = plan.grad_query_scale + unit * call.queries;
   if (plan.dS_by_distance) grad.dS_by_distance = plan.dS_by_distance + segment_row * call.feature_size;
-  if (plan.grad_slope) {
-    grad.slope = plan.grad_slope + segment_row * call.segments;
-    grad.intercept = plan.grad_intercept + segment_row * call.segments;
+  if (plan.grad_lines) {
+    grad.lines = plan.grad_lines + segment_row * call.segments * 2;
     grad.feature = plan.grad_feature + unit * call.feature_size;
   }
   return grad;
@@ -150,17 +149,17 @@ inline void Worker<Vec>::accumulate_per_pair(const BlockPair& pair, i64 r, const
     if (gradient == 0) continue;
     i64 d = distance(i, k.start + c);
     if (grad.table) grad.table[clamp(d - call.table_first, 0, call.table_size - 1)] += (double)gradient;
-    if (grad.slope) {
+    if (grad.lines) {
       const i64 n = clamp(d, 0, call.feature_size - 1);
       const T x = feature[n] * scale;
       s = segment_of_pair(i, n, s);
-      grad.slope[s] += (double)gradient * (double)x;
-      grad.intercept[s] += (double)gradient;
+      grad.lines[2 * s] += (double)gradient * (double)x;
+      grad.lines[2 * s + 1] += (double)gradient;
       grad.feature[n] += (double)gradient * (double)slope[s] * (double)scale;
       scale_sum += (double)gradient * (double)slope[s] * (double)feature[n];
     }
   }
-  if (grad.slope) grad.query_scale[i] += scale_sum;
+  if (grad.lines) grad.query_scale[i] += scale_sum;
 }
 
 template <class Vec>

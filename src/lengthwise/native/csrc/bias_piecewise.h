@@ -54,7 +54,7 @@ INLINE auto Worker<Vec>::segment_runs_bias(const Block& q, const Block& k, i64 r
   i64 s = first_segment(r, furthest, starts);
   for (i64 c = 0;; s--) {
     i64 stop = s > 0 ? min(visible, furthest - starts[s - 1] + 1) : visible;
-    V a = Vec::broadcast(scratch.slope_log2[s] * scale), add = Vec::broadcast(scratch.intercept_log2[s]);
+    V a = Vec::broadcast(scratch.lines_log2[2 * s] * scale), add = Vec::broadcast(scratch.lines_log2[2 * s + 1]);
     for (i64 x = c; x < stop; x += N) Vec::store(bias + x, a * Vec::load(feature + x) + add);
     c = max(c, stop);
     if (c >= visible) break;
@@ -124,8 +124,8 @@ inline void Worker<Vec>::accumulate_segment_runs(const BlockPair& pair, const Bi
   double *slope_sums = scratch.slope_sums, *intercept_sums = scratch.intercept_sums;
   for (i64 s = first_touched_segment; s <= last_touched_segment; s++) {
     for (i64 x = 0; x < N; x++) {
-      grad.slope[s] += slope_sums[s * N + x];
-      grad.intercept[s] += intercept_sums[s * N + x];
+      grad.lines[2 * s] += slope_sums[s * N + x];
+      grad.lines[2 * s + 1] += intercept_sums[s * N + x];
       slope_sums[s * N + x] = intercept_sums[s * N + x] = 0;
     }
   }
@@ -156,16 +156,15 @@ INLINE void Worker<Vec>::find_segments(const double* __restrict feature, double 
 template <class Vec>
 INLINE void Worker<Vec>::find_evenly_spaced_segments(const double* __restrict feature, double scale, i64 count,
                                                      int32_t* __restrict s) const {
-  const double low = plan.cell_low, density = plan.knot_density, margin = plan.knot_margin;
-  const double highest = (double)call.segments - 0.5;
+  const double factor = scale * plan.knot_density, first = 1 - plan.cell_low * plan.knot_density;
+  const double highest = (double)call.segments - 0.5, far = 0.5 - plan.knot_margin;
   int32_t close = 0;
   for (i64 c = 0; c < count; c++) {
-    double place = (feature[c] * scale - low) * density + 1;  // how many knots there are up to x, and a fraction
+    double place = feature[c] * factor + first;  // how many knots there are up to x, and a fraction
     place = place > 0.5 ? place : 0.5;
     place = place < highest ? place : highest;
     s[c] = (int32_t)place;
-    const double fraction = place - (double)s[c];
-    close |= (fraction < margin) | (fraction > 1 - margin);
+    close |= fabs(place - 0.5 - (double)s[c]) > far;
   }
   if (close)
     for (i64 c = 0; c < count; c++) s[c] = (int32_t)find_segment(feature[c] * scale);
@@ -176,19 +175,22 @@ template <class Vec>
 inline auto Worker<Vec>::segment_search_bias(const Block& q, i64 r, i64 visible) -> const T* {
   const double exact_scale = exact_query_scale(q.start + r);
   const T scale = query_scale(q.start + r);
-  const T* __restrict feature = scratch.diagonal_feature + (q.size - 1 - r);
+  const T* feature = scratch.diagonal_feature + (q.size - 1 - r);
   const double* __restrict exact_feature = scratch.diagonal_exact_feature + (q.size - 1 - r);
   int32_t* __restrict s = scratch.pair_segments + (visible_index * BLOCK_Q + r) * BLOCK_K;
-  T* __restrict bias = scratch.distance_bias;
-  const T *slope = scratch.slope_log2, *intercept = scratch.intercept_log2;
+  T* bias = scratch.distance_bias;
   if (plan.knot_margin > 0)
     find_evenly_spaced_segments(exact_feature, exact_scale, visible, s);
   else
     find_segments(exact_feature, exact_scale, visible, s);
-  for (i64 c = 0; c < visible; c++) bias[c] = slope[s[c]] * (feature[c] * scale) + intercept[s[c]];
-  if (call.table) {
-    const T* table_bias = scratch.diagonal_bias + (q.size - 1 - r);
-    for (i64 c = 0; c < visible; c++) bias[c] += table_bias[c];
+  for (i64 c = visible; c < round_up(visible, N); c++) s[c] = 0;  // whole vectors are read
+  const V scales = Vec::broadcast(scale);
+  for (i64 x = 0; x < visible; x += N) {
+    V slope, intercept;
+    load_pairs<Vec>(scratch.lines_log2, s + x, slope, intercept);
+    V line = slope * (Vec::load(feature + x) * scales) + intercept;
+    if (call.table) line += Vec::load(scratch.diagonal_bias + (q.size - 1 - r) + x);
+    Vec::store(bias + x, line);
   }
   return bias;
 }
@@ -198,20 +200,27 @@ template <class Vec>
 inline void Worker<Vec>::accumulate_segment_search(const BlockPair& pair, i64 r, const BiasGradients& grad) {
   const Block &q = *pair.q, &k = *pair.k;
   const i64 i = q.start + r, visible = visible_columns(pair, r);
-  const T scale = query_scale(i);
-  const T *dS = scratch.dS + N + r * ROW, *feature = scratch.diagonal_feature + (q.size - 1 - r), *slope = this->slope;
+  const T *dS = scratch.dS + N + r * ROW, *feature = scratch.diagonal_feature + (q.size - 1 - r);
   const int32_t* s = scratch.pair_segments + (visible_index * BLOCK_Q + r) * BLOCK_K;
-  T* __restrict dfeature = scratch.dfeature + N + r * ROW;
-  double scale_sums[8] = {};
-  for (i64 c = 0; c < visible; c++) dfeature[c] = dS[c] * slope[s[c]];
-  for (i64 c = 0; c < visible; c++) scale_sums[c % 8] += (double)dfeature[c] * (double)feature[c];
-  for (i64 c = 0; c < visible; c++) dfeature[c] *= scale;
-  for (i64 c = max(visible, 0); c < k.size + N; c++) dfeature[c] = 0;
-  for (i64 c = 0; c < visible; c++) {
-    grad.slope[s[c]] += (double)dS[c] * (double)(feature[c] * scale);
-    grad.intercept[s[c]] += (double)dS[c];
+  T* dfeature = scratch.dfeature + N + r * ROW;
+  const V scale = Vec::broadcast(query_scale(i)), ln2 = Vec::broadcast((T)0.6931471805599453);
+  T terms[2 * BLOCK_K];  // what each pair adds to the gradients of slope and intercept
+  const V zero = {};
+  V sum = {};
+  i64 x = 0;
+  for (; x < visible; x += N) {
+    const V gradient = Vec::load(dS + x), f = Vec::load(feature + x);
+    V slope, intercept;
+    load_pairs<Vec>(scratch.lines_log2, s + x, slope, intercept);
+    slope *= gradient * ln2;
+    sum += slope * f;
+    Vec::store(dfeature + x, slope * scale);
+    store_pairs<Vec>(terms + 2 * x, gradient * (f * scale), gradient);
   }
-  for (i64 n = 0; n < 8; n++) grad.query_scale[i] += scale_sums[n];
+  for (; x < k.size + N; x += N) Vec::store(dfeature + x, zero);
+#pragma GCC unroll 4
+  for (i64 c = 0; c < visible; c++) add_pair(grad.lines + 2 * (i64)s[c], terms + 2 * c);
+  if (visible > 0) grad.query_scale[i] += reduce_add_wide<Vec>(WIDEN(sum));
 }
 
 // ---- DIAGONAL, for queries that share a scale: their bias depends on the distance alone

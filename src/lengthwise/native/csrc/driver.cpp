@@ -138,8 +138,7 @@ void allocate_gradient_sums(const Call& call, i64 units, const SumRows& rows, st
       {&plan.grad_table, call.grad_table ? rows.table * call.table_size : 0},
       {&plan.grad_query_scale, segments ? units * call.queries : 0},
       {&plan.dS_by_distance, segments && plan.shared_bias ? rows.segments * call.feature_size : 0},
-      {&plan.grad_slope, other_scales ? rows.segments * call.segments : 0},
-      {&plan.grad_intercept, other_scales ? rows.segments * call.segments : 0},
+      {&plan.grad_lines, other_scales ? rows.segments * call.segments * 2 : 0},
       {&plan.grad_feature, other_scales ? units * call.feature_size : 0},
   };
   i64 total = 0;
@@ -205,9 +204,13 @@ void reduce_bias_gradients(const Call& original, const Call& call, const Plan& p
   if (!call.grad_slope) return;
   const i64 heads = call.segment_heads > 1 ? call.heads : 1;
   // Where all queries share a scale, these sums have no rows, and the gradients become 0 here.
-  sum_rows<double>(plan.grad_slope, plan.grad_slope ? rows.segments : 0, call.segments, heads, call.grad_slope);
-  sum_rows<double>(plan.grad_intercept, plan.grad_slope ? rows.segments : 0, call.segments, heads, call.grad_intercept);
-  sum_rows<double>(plan.grad_feature, plan.grad_slope ? units : 0, call.feature_size, 1, call.grad_feature);
+  std::vector<double> lines((size_t)(2 * heads * call.segments));
+  sum_rows<double>(plan.grad_lines, plan.grad_lines ? rows.segments : 0, 2 * call.segments, heads, lines.data());
+  for (i64 n = 0; n < heads * call.segments; n++) {
+    ((double*)call.grad_slope)[n] = lines[(size_t)(2 * n)];
+    ((double*)call.grad_intercept)[n] = lines[(size_t)(2 * n + 1)];
+  }
+  sum_rows<double>(plan.grad_feature, plan.grad_lines ? units : 0, call.feature_size, 1, call.grad_feature);
   if (plan.shared_bias) add_shared_scale_gradients(original, plan, shared_segment, rows.segments, heads);
   if (call.query_scale_batch == 1) {
     sum_rows<double>(plan.grad_query_scale, units, call.queries, 1, call.grad_query_scale);

@@ -67,8 +67,9 @@ struct Plan {
   // Results of the units, if they have to be combined. With `split_keys`: [units, group, queries, dim + 2], the outputs before
   // division, row_max and row_sum. With heads split: the gradients of keys and then of values, [units, 2, keys, dim].
   void* partial;
-  // Sums of the gradients, one row for each unit (or for each head, where the bias has heads).
-  double *grad_table, *grad_slope, *grad_intercept, *grad_feature, *grad_query_scale;
+  // Sums of the gradients, one row for each unit (or for each head, where the bias has heads). `grad_lines` has those of slope
+  // and intercept of each segment in turn.
+  double *grad_table, *grad_lines, *grad_feature, *grad_query_scale;
   void *grad_key_vectors, *grad_value_vectors;  // in the compute dtype
 
   i64 (*next_unit)(void* queue);  // returns -1 when no unit is left

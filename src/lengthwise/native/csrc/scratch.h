@@ -83,10 +83,11 @@ struct Scratch {
   T *diagonal_bias, *diagonal_feature, *diagonal_slope;
   double *diagonal_exact_feature, *diagonal_sums;
 
-  // Segments. Slope and intercept of the head at hand are in units of log 2. The sums, [segments, N], collect what many rows
-  // contribute to the gradients. `padded_knots` ends with NaN, which no x reaches. `segment_cursor` remembers for each row the
-  // segment of its last search, and `pair_segments` the segment of each pair, [max_visible_blocks, BLOCK_Q, BLOCK_K].
-  T *slope_log2, *intercept_log2;
+  // Segments. `lines_log2` has the slope and the intercept of each one in turn, of the head at hand and in units of log 2. The
+  // sums, [segments, N], collect what many rows contribute to the gradients. `padded_knots` ends with NaN, which no x reaches.
+  // `segment_cursor` remembers for each row the segment of its last search, and `pair_segments` the segment of each pair,
+  // [max_visible_blocks, BLOCK_Q, BLOCK_K].
+  T* lines_log2;
   double *slope_sums, *intercept_sums, *padded_knots;
   int32_t *segment_cursor, *pair_segments;
 
@@ -143,8 +144,7 @@ struct Scratch {
     take(at, diagonal_bias, DIAGONALS);
     take(at, diagonal_feature, DIAGONALS);
     take(at, diagonal_sums, backward ? (i64)DIAGONALS : 0);
-    take(at, slope_log2, segments ? call.segments : 0);
-    take(at, intercept_log2, segments ? call.segments : 0);
+    take(at, lines_log2, segments ? 2 * call.segments : 0);
     take(at, row_max, BLOCK_Q);
     take(at, row_sum, BLOCK_Q);
     take(at, delta, BLOCK_Q);

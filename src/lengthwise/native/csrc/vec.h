@@ -205,6 +205,62 @@ INLINE void exchange_rows(V* rows) {
 }
 #endif
 
+#if defined(LENGTHWISE_SHUFFLE)
+template <class Vec, i64... H, i64... I>
+INLINE void load_pairs(const typename Vec::T* table, const int32_t* at, typename Vec::V& first, typename Vec::V& second,
+                       Lanes<H...>, Lanes<I...>) {
+  typedef double eight_bytes __attribute__((aligned(4), may_alias));
+  typedef double halves __attribute__((vector_size(Vec::N * 4)));
+  const eight_bytes* pairs = (const eight_bytes*)table;
+  const halves low = {pairs[at[H]]...}, high = {pairs[at[Vec::N / 2 + H]]...};
+  first = __builtin_shufflevector((typename Vec::V)low, (typename Vec::V)high, 2 * I...);
+  second = __builtin_shufflevector((typename Vec::V)low, (typename Vec::V)high, 2 * I + 1 ...);
+}
+template <class Vec, i64... H>
+INLINE void store_pairs(typename Vec::T* to, typename Vec::V first, typename Vec::V second, Lanes<H...>) {
+  const i64 N = Vec::N;
+  Vec::store(to, __builtin_shufflevector(first, second, (H / 2 + H % 2 * N)...));
+  Vec::store(to + N, __builtin_shufflevector(first, second, (N / 2 + H / 2 + H % 2 * N)...));
+}
+#endif
+
+// The pairs table[2 at[x]], table[2 at[x] + 1] of N places. Both float32 numbers of a pair are loaded at once, because gathering
+// single numbers is slow on most processors.
+template <class Vec>
+INLINE void load_pairs(const typename Vec::T* table, const int32_t* at, typename Vec::V& first, typename Vec::V& second) {
+#if defined(LENGTHWISE_SHUFFLE)
+  if constexpr (sizeof(typename Vec::T) == 4) {
+    load_pairs<Vec>(table, at, first, second, typename CountLanes<Vec::N / 2>::type(), typename CountLanes<Vec::N>::type());
+    return;
+  }
+#endif
+  for (i64 x = 0; x < Vec::N; x++) {
+    first[x] = table[2 * at[x]];
+    second[x] = table[2 * at[x] + 1];
+  }
+}
+
+// Stores two vectors as N pairs.
+template <class Vec>
+INLINE void store_pairs(typename Vec::T* to, typename Vec::V first, typename Vec::V second) {
+#if defined(LENGTHWISE_SHUFFLE)
+  store_pairs<Vec>(to, first, second, typename CountLanes<Vec::N>::type());
+#else
+  for (i64 x = 0; x < Vec::N; x++) {
+    to[2 * x] = first[x];
+    to[2 * x + 1] = second[x];
+  }
+#endif
+}
+
+// Adds a pair.
+template <class T>
+INLINE void add_pair(double* to, const T* from) {
+  typedef double both __attribute__((vector_size(16), aligned(8), may_alias));
+  typedef T pair __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)), may_alias));
+  *(both*)to += __builtin_convertvector(*(const pair*)from, both);
+}
+
 // Transposes a square of N vectors in place.
 template <class Vec>
 INLINE void transpose(typename Vec::V* rows) {

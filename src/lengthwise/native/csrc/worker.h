@@ -161,7 +161,7 @@ struct Worker {
   const T* per_pair_bias(const Block& q, const Block& k, i64 r, i64 visible);
   void accumulate_bias_gradients(const BlockPair& pair, i64 h);
   struct BiasGradients {  // the sums of the unit at hand; null where a gradient is not asked for
-    double *table, *slope, *intercept, *feature, *query_scale, *dS_by_distance;
+    double *table, *lines, *feature, *query_scale, *dS_by_distance;
   };
   BiasGradients bias_gradients(i64 h) const;
   void accumulate_per_pair(const BlockPair& pair, i64 r, const BiasGradients& grad);
