@@ -251,12 +251,15 @@ def _shared(groups: Sequence[Sequence[float]]) -> bool:
     return bool(groups) and all(groups)
 
 
-def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
+def over_shares(means: Sequence[float], counts: Sequence[float], *, answers: bool = True) -> Interval:
     """Return the interval of a share of correct answers over at least two seeds.
 
     Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds vary
     widely (`shares.WIDE`), they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
     are not narrower than Wilson's interval for all examples.
+
+    `answers`: each example is right or wrong. Otherwise it may lie between 0 and 1, where examples cause less variance, so only
+    equal seeds agree by chance.
     """
     from lengthwise.analysis.shares import WIDE, limits_of_mean
 
@@ -268,7 +271,8 @@ def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
         low, high = min(low, t.low), max(high, t.high)
     interval = Interval(mean, min(low, mean), max(high, mean), (high - low) / 2, "seeds")
     of_examples = mean * (1 - mean) * math.fsum(1 / n for n in counts) / len(counts)
-    agree = of_examples <= 0 or agree_by_chance(variance, of_examples, len(means))
+    agree = math.isclose(min(means), max(means), rel_tol=1e-12)
+    agree |= answers and agree_by_chance(variance, of_examples, len(means))
     return with_wilson(interval, math.fsum(counts)) if agree else interval
 
 

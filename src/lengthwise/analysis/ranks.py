@@ -220,11 +220,10 @@ def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> 
 
     Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares of as many examples as
     there are tasks (`over_shares`), because the same rank on all tasks with a few seeds does not prove that no other is possible.
-    Their variance is never larger than that of such shares, so the interval is cautious: where ranks hardly vary, it
-    contains the true mean in more than 98 % of studies.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
-    found = over_shares([min(1.0, max(0.0, mean)) for mean in means], [len(values) for values in by_seed])
+    shares = [min(1.0, max(0.0, mean)) for mean in means]
+    found = over_shares(shares, [len(values) for values in by_seed], answers=False)
     mean, low, high = (lowest + (1 - lowest) * value for value in (found.mean, found.low, found.high))
     return replace(found, mean=mean, low=low, high=high, half_width=(1 - lowest) * found.half_width)
