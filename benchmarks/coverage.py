@@ -303,8 +303,8 @@ CASES: dict[str, dict[str, Contains]] = {
     "effect size": {f"effect {effect:g}": in_comparison("effect", effect) for effect in (0.0, 0.5, 2.0)},
     "standard deviation of differences": {"normal differences": in_comparison("deviation", 1.0)},
 }
-# Shares of a few wrong answers take few values, so no interval contains the true value in exactly 95 % of studies. These may contain
-# it more often.
+# Shares of a few wrong answers take few values, so no interval contains the true value in exactly 95 % of studies. These may
+# contain it more often.
 DISCRETE: dict[str, dict[str, Contains]] = {
     "score, shares": {"mean 0.999, sd 0.0005": score_of_shares(Shares(0.999, 0.0005))},
 }
