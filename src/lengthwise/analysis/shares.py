@@ -17,9 +17,11 @@ from scipy.special import gammaln  # type: ignore[import-untyped]
 
 TAIL = 0.025  # of each end of a 95 % interval
 RESOLUTION = 64  # see `limits_of_mean`
-WIDEST, MEANS, SPREADS = 16.0, 80, 32  # of the grid: the largest logit of a mean, and its points in both directions
+WIDEST, MEANS, SPREADS = 16.0, 160, 32  # of the grid: the largest logit of a mean, and its points in both directions
 COARSE = 97  # logits from −`WIDEST` to `WIDEST`, among which the ends of the grid are found
 WINDOWS = (9, 17, 33, COARSE)  # logits around the mean of the shares, of which the first sufficient number is used
+SHARP = 2.0  # nats from the largest to the third largest density on these logits: from there on, they are too far apart
+ZOOM = 11  # points among which the ends of a narrower range are found
 TOGETHER = 8  # samples that are computed at once: their numbers fit into the cache of a processor
 REMEMBERED = 1 << 15  # samples whose limits are kept: several tables of a page need the same ones
 WIDE = 0.05  # sample variance of shares, divided by mean (1 − mean), above which Student's t is not too narrow
@@ -32,6 +34,7 @@ Sample = tuple[Sequence[float], Sequence[float]]
 _Key = tuple[tuple[float, ...], tuple[float, ...]]
 _known: dict[_Key, tuple[float, float]] = {}
 _LOGITS, _STEP = np.linspace(-WIDEST, WIDEST, COARSE, retstep=True)
+_EQUIDISTANT = np.linspace(-1, 1, MEANS)
 
 
 def limits_of_mean(shares: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
@@ -74,16 +77,15 @@ def limits_of_means(samples: Iterable[Sample]) -> list[tuple[float, float]]:
 def _limits(shares: Sequence[Sequence[float]], counts: Sequence[float]) -> list[tuple[float, float]]:
     posteriors = _Posteriors(np.array(shares, float), RESOLUTION * np.array(counts, float))
     ranges = np.concatenate([posteriors.ranges(which) for which in _parts(np.arange(len(shares)))])
-    widths = ranges[:, 1] - ranges[:, 0]
     limits = np.empty((len(shares), 2))
-    for width in np.unique(widths):  # the same width needs the same number of points
-        for which in _parts(np.flatnonzero(widths == width)):
-            left, right = _LOGITS[ranges[which].T]
-            density = posteriors.interpolated(which, (left + right) / 2, float(width * _STEP / 2))
+    for half_width in np.unique(ranges[:, 1]):  # the same width needs the same number of points
+        for which in _parts(np.flatnonzero(ranges[:, 1] == half_width)):
+            middle = ranges[which, 0]
+            density = posteriors.interpolated(which, middle, float(half_width))
             weights = np.exp(density - density.max((1, 2), keepdims=True)).sum(1)
             cumulative = (np.cumsum(weights, 1) - weights / 2) / weights.sum(1, keepdims=True)
             for n, place in enumerate(which):
-                means = np.linspace(left[n], right[n], MEANS)
+                means = middle[n] + half_width * _EQUIDISTANT
                 limits[place] = np.interp([TAIL, 1 - TAIL], cumulative[n], means)
     return [(float(low), float(high)) for low, high in 1 / (1 + np.exp(-limits))]
 
@@ -100,7 +102,7 @@ class _Posteriors:
 
     def __init__(self, shares: Any, trials: Any) -> None:
         correct = np.round(shares * trials, 6)
-        self.correct, self.wrong = correct, trials - correct
+        self.correct, self.wrong = correct, np.maximum(trials - correct, 0)
         self.start = (correct.sum(1) + 0.5) / (trials.sum() + 1)
         self.concentration, self.of_concentration = _concentrations(tuple(trials))
 
@@ -113,34 +115,46 @@ class _Posteriors:
         return likelihood + (self.of_concentration + 0.5 * np.log(right * wrong))
 
     def ranges(self, which: Any) -> Any:
-        """Return between which two of the `COARSE` logits the density of each of these samples is not negligible.
+        """Return the range of logits in which the density of each of these samples is not negligible: its middle, and half its width.
 
         For each concentration, the logarithm of the density is a concave function of the mean, so it has one maximum. A window
         around the mean of the shares is wide enough if at both ends every concentration is negligible and falls.
         """
         start = self.start[which]
         middle = np.abs(_LOGITS - np.log(start / (1 - start))[:, None]).argmin(1)
-        ranges = np.empty((len(which), 2), int)
+        ends, sharp = np.empty((len(which), 2), int), np.empty(len(which), bool)
         left = np.arange(len(which))
         for width in WINDOWS:
             first = np.clip(middle[left] - width // 2, 0, COARSE - width)
             density = self.at(which[left], _LOGITS[first[:, None] + np.arange(width)])
             least = density.max((1, 2), keepdims=True) - NEGLIGIBLE
-            kept = (density > least).any(1)
-            ranges[left, 0] = np.maximum(first + kept.argmax(1) - 1, 0)
-            ranges[left, 1] = np.minimum(first + width - kept[:, ::-1].argmax(1), COARSE - 1)
+            ends[left] = np.clip(first[:, None] + _kept(density), 0, COARSE - 1)
+            highest = np.sort(density.max(1), 1)
+            sharp[left] = highest[:, -1] - highest[:, -3] > SHARP
             enough = (first == 0) | _ends(density[:, :, 0], density[:, :, 1], least[:, 0])
             enough &= (first == COARSE - width) | _ends(density[:, :, -1], density[:, :, -2], least[:, 0])
             left = left[~enough]
             if not len(left):
                 break
-        return ranges
+        widths = (ends[:, 1] - ends[:, 0]) * _STEP
+        return np.stack(self._narrowed(which, _LOGITS[ends].mean(1), widths / 2, np.flatnonzero(sharp)), 1)
+
+    def _narrowed(self, which: Any, middle: Any, half_width: Any, wide: Any) -> tuple[Any, Any]:
+        """Return narrower ranges for the samples `wide`, until the density is not negligible in more than half of each."""
+        while len(wide):
+            points = middle[wide, None] + half_width[wide, None] * np.linspace(-1, 1, ZOOM)
+            ends = np.clip(_kept(self.at(which[wide], points)), 0, ZOOM - 1)
+            narrower = (ends[:, 1] - ends[:, 0]) <= (ZOOM - 1) / 2
+            wide, ends, points = wide[narrower], ends[narrower], points[narrower]
+            middle[wide] = np.take_along_axis(points, ends, 1).mean(1)
+            half_width[wide] *= (ends[:, 1] - ends[:, 0]) / (ZOOM - 1)
+        return middle, half_width
 
     def interpolated(self, which: Any, middle: Any, half_width: float) -> Any:
         """Return the densities at `MEANS` equidistant logits up to `half_width` from `middle`, by interpolation from fewer."""
         nodes = _nodes(half_width)
         if nodes >= MEANS:
-            return self.at(which, middle[:, None] + half_width * np.linspace(-1, 1, MEANS))
+            return self.at(which, middle[:, None] + half_width * _EQUIDISTANT)
         places, matrix = _interpolation(nodes)
         return self.at(which, middle[:, None] + half_width * places) @ matrix
 
@@ -180,6 +194,12 @@ def _concentrations(trials: tuple[float, ...]) -> tuple[Any, Any]:
     return concentration, np.log(rho * (1 - rho)) - np.log(rho + 1 / max(trials)) - of_all
 
 
+def _kept(density: Any) -> Any:
+    """Return the places next to the first and to the last mean whose density is not negligible, for each sample."""
+    kept = (density > density.max((1, 2), keepdims=True) - NEGLIGIBLE).any(1)
+    return np.stack([kept.argmax(1) - 1, kept.shape[1] - kept[:, ::-1].argmax(1)], 1)
+
+
 def _ends(outer: Any, inner: Any, least: Any) -> Any:
     return ((outer <= least) & (outer <= inner)).all(1)
 
@@ -200,7 +220,7 @@ def _interpolation(nodes: int) -> tuple[Any, Any]:
     """Return Chebyshev points between −1 and 1, and the matrix of the barycentric interpolation at `MEANS` equidistant points."""
     angles = (np.arange(nodes) + 0.5) * math.pi / nodes
     places, weights = np.cos(angles), np.sin(angles) * (-1.0) ** np.arange(nodes)
-    distances = np.linspace(-1, 1, MEANS) - places[:, None]
+    distances = _EQUIDISTANT - places[:, None]
     distances[distances == 0] = 1e-300  # the point itself
     terms = weights[:, None] / distances
     return places, terms / terms.sum(0)

@@ -42,9 +42,8 @@ def _readable(table: Table, rows: Iterable[Any]) -> Iterator[tuple[dict[str, Any
                     yield _checked(table, names, [row])[0], row
                 except Unreadable as error:
                     cells = row._mapping
-                    key = " ".join(
-                        escaped(cells[column.name]) for column in table.primary_key if column.name != "study"
-                    )
+                    named = [column.name for column in table.primary_key if column.name in cells]
+                    key = " ".join(escaped(cells[name]) for name in named if name != "study")
                     warnings.warn(StoreWarning(f"{table.name}: skipped the row {key}, {error}"), stacklevel=3)
         else:
             yield from zip(checked, part, strict=True)

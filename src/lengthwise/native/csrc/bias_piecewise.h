@@ -206,21 +206,21 @@ inline void Worker<Vec>::accumulate_segment_search(const BlockPair& pair, i64 r,
   const V scale = Vec::broadcast(query_scale(i)), ln2 = Vec::broadcast((T)0.6931471805599453);
   T terms[2 * BLOCK_K];  // what each pair adds to the gradients of slope and intercept
   const V zero = {};
-  V sum = {};
+  Wide sum = {};
   i64 x = 0;
   for (; x < visible; x += N) {
     const V gradient = Vec::load(dS + x), f = Vec::load(feature + x);
     V slope, intercept;
     load_pairs<Vec>(scratch.lines_log2, s + x, slope, intercept);
     slope *= gradient * ln2;
-    sum += slope * f;
+    sum += WIDEN(slope * f);
     Vec::store(dfeature + x, slope * scale);
     store_pairs<Vec>(terms + 2 * x, gradient * (f * scale), gradient);
   }
   for (; x < k.size + N; x += N) Vec::store(dfeature + x, zero);
 #pragma GCC unroll 4
   for (i64 c = 0; c < visible; c++) add_pair(grad.lines + 2 * (i64)s[c], terms + 2 * c);
-  if (visible > 0) grad.query_scale[i] += reduce_add_wide<Vec>(WIDEN(sum));
+  if (visible > 0) grad.query_scale[i] += reduce_add_wide<Vec>(sum);
 }
 
 // ---- DIAGONAL, for queries that share a scale: their bias depends on the distance alone
