@@ -115,7 +115,7 @@ class _Posteriors:
         return likelihood + (self.of_concentration + 0.5 * np.log(right * wrong))
 
     def ranges(self, which: Any) -> Any:
-        """Return the range of logits in which the density of each of these samples is not negligible: its middle, and half its width.
+        """Return the range of logits in which the density of each of these samples is not negligible: middle, and half the width.
 
         For each concentration, the logarithm of the density is a concave function of the mean, so it has one maximum. A window
         around the mean of the shares is wide enough if at both ends every concentration is negligible and falls.

@@ -44,7 +44,8 @@ def _readable(table: Table, rows: Iterable[Any]) -> Iterator[tuple[dict[str, Any
                     cells = row._mapping
                     named = [column.name for column in table.primary_key if column.name in cells]
                     key = " ".join(escaped(cells[name]) for name in named if name != "study")
-                    warnings.warn(StoreWarning(f"{table.name}: skipped the row {key}, {error}"), stacklevel=3)
+                    which = f"the row {key}" if key else "a row"
+                    warnings.warn(StoreWarning(f"{table.name}: skipped {which}, {error}"), stacklevel=3)
         else:
             yield from zip(checked, part, strict=True)
 
