@@ -220,7 +220,10 @@ def rows_of(
         source = (query if most is None else _thinned(query, names, most)).subquery()
         ordered = select(source).order_by(*(source.c[name] for name in names))
         for cells in readable(table, connection.execute(ordered)):
-            found[cells["key"]].append(row(**{member: cells[column] for member, column in columns.items()}))
+            # Its own __init__ takes three times as long, because the class is frozen, and a page reads 180,000 rows.
+            made = object.__new__(row)
+            vars(made).update({member: cells[column] for member, column in columns.items()})
+            found[cells["key"]].append(made)
     return found
 
 

@@ -208,14 +208,18 @@ inline void Worker<Vec>::accumulate_segment_search(const BlockPair& pair, i64 r,
   const V zero = {};
   Wide sum = {};
   i64 x = 0;
-  for (; x < visible; x += N) {
-    const V gradient = Vec::load(dS + x), f = Vec::load(feature + x);
-    V slope, intercept;
-    load_pairs<Vec>(scratch.lines_log2, s + x, slope, intercept);
-    slope *= gradient * ln2;
-    sum += WIDEN(slope * f);
-    Vec::store(dfeature + x, slope * scale);
-    store_pairs<Vec>(terms + 2 * x, gradient * (f * scale), gradient);
+  while (x < visible) {
+    V part = {};
+    for (const i64 stop = min(x + 4 * N, visible); x < stop; x += N) {
+      const V gradient = Vec::load(dS + x), f = Vec::load(feature + x);
+      V slope, intercept;
+      load_pairs<Vec>(scratch.lines_log2, s + x, slope, intercept);
+      slope *= gradient * ln2;
+      part += slope * f;
+      Vec::store(dfeature + x, slope * scale);
+      store_pairs<Vec>(terms + 2 * x, gradient * (f * scale), gradient);
+    }
+    sum += WIDEN(part);
   }
   for (; x < k.size + N; x += N) Vec::store(dfeature + x, zero);
 #pragma GCC unroll 4
