@@ -21,6 +21,7 @@ WIDEST, MEANS, SPREADS = 16.0, 160, 32  # of the grid: the largest logit of a me
 COARSE = 97  # logits from −`WIDEST` to `WIDEST`, among which the ends of the grid are found
 WINDOWS = (9, 17, 33, COARSE)  # logits around the mean of the shares, of which the first sufficient number is used
 SHARP = 2.0  # nats from the largest to the third largest density on these logits: from there on, they are too far apart
+FEWER = 2  # the ends of a range are found with every second concentration
 ZOOM = 11  # points among which the ends of a narrower range are found
 TOGETHER = 8  # samples that are computed at once: their numbers fit into the cache of a processor
 REMEMBERED = 1 << 15  # samples whose limits are kept: several tables of a page need the same ones
@@ -106,13 +107,14 @@ class _Posteriors:
         self.start = (correct.sum(1) + 0.5) / (trials.sum() + 1)
         self.concentration, self.of_concentration = _concentrations(tuple(trials))
 
-    def at(self, which: Any, means: Any) -> Any:
-        """Return the densities of some samples, at logits of the mean of each."""
+    def at(self, which: Any, means: Any, every: int = 1) -> Any:
+        """Return the densities of some samples, at logits of the mean of each. `every`: leave out concentrations between these."""
+        concentration = self.concentration[::every]
         odds = np.exp(means)[:, None, :]
         right, wrong = odds / (1 + odds), 1 / (1 + odds)  # the mean shares of correct and of wrong answers
-        likelihood = _likelihood(self.correct[which], right * self.concentration)
-        likelihood += _likelihood(self.wrong[which], wrong * self.concentration)
-        return likelihood + (self.of_concentration + 0.5 * np.log(right * wrong))
+        likelihood = _likelihood(self.correct[which], right * concentration)
+        likelihood += _likelihood(self.wrong[which], wrong * concentration)
+        return likelihood + (self.of_concentration[::every] + 0.5 * np.log(right * wrong))
 
     def ranges(self, which: Any) -> Any:
         """Return the range of logits in which the density of each of these samples is not negligible: middle, and half the width.
@@ -126,7 +128,7 @@ class _Posteriors:
         left = np.arange(len(which))
         for width in WINDOWS:
             first = np.clip(middle[left] - width // 2, 0, COARSE - width)
-            density = self.at(which[left], _LOGITS[first[:, None] + np.arange(width)])
+            density = self.at(which[left], _LOGITS[first[:, None] + np.arange(width)], FEWER)
             least = density.max((1, 2), keepdims=True) - NEGLIGIBLE
             ends[left] = np.clip(first[:, None] + _kept(density), 0, COARSE - 1)
             highest = np.sort(density.max(1), 1)
@@ -143,7 +145,7 @@ class _Posteriors:
         """Return narrower ranges for the samples `wide`, until the density is not negligible in more than half of each."""
         while len(wide):
             points = middle[wide, None] + half_width[wide, None] * np.linspace(-1, 1, ZOOM)
-            ends = np.clip(_kept(self.at(which[wide], points)), 0, ZOOM - 1)
+            ends = np.clip(_kept(self.at(which[wide], points, FEWER)), 0, ZOOM - 1)
             narrower = (ends[:, 1] - ends[:, 0]) <= (ZOOM - 1) / 2
             wide, ends, points = wide[narrower], ends[narrower], points[narrower]
             middle[wide] = np.take_along_axis(points, ends, 1).mean(1)
