@@ -234,6 +234,7 @@ INLINE void load_pairs(const typename Vec::T* table, const int32_t* at, typename
     return;
   }
 #endif
+  first = second = (typename Vec::V){};
   for (i64 x = 0; x < Vec::N; x++) {
     first[x] = table[2 * at[x]];
     second[x] = table[2 * at[x] + 1];
