@@ -252,11 +252,7 @@ class _Panel:
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[series_of(run)] for run in self.runs.values()}
         series = tuple(
-            Series(
-                label=label,
-                encoding=run.encoding,
-                points=points,
-            )
+            Series(label=label, encoding=run.encoding, points=points)
             for label, run, points in zip(labels, runs, self.points(), strict=True)
         )
         task = TaskFindings(

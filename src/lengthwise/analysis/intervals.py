@@ -258,8 +258,8 @@ def over_shares(means: Sequence[float], counts: Sequence[float], *, answers: boo
     widely (`shares.WIDE`), they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
     are not narrower than Wilson's interval for all examples.
 
-    `answers`: each example is right or wrong. Otherwise it may lie between 0 and 1, where examples cause less variance, so only
-    equal seeds agree by chance.
+    `answers`: whether each example is right or wrong. Values between 0 and 1 vary less than right and wrong answers, so with them,
+    only seeds with equal means agree by chance.
     """
     from lengthwise.analysis.shares import WIDE, limits_of_mean
 

@@ -125,18 +125,18 @@ class _Posteriors:
         start = self.start[which]
         middle = np.abs(_LOGITS - np.log(start / (1 - start))[:, None]).argmin(1)
         ends, sharp = np.empty((len(which), 2), int), np.empty(len(which), bool)
-        left = np.arange(len(which))
+        remaining = np.arange(len(which))
         for width in WINDOWS:
-            first = np.clip(middle[left] - width // 2, 0, COARSE - width)
-            density = self.at(which[left], _LOGITS[first[:, None] + np.arange(width)], FEWER)
+            first = np.clip(middle[remaining] - width // 2, 0, COARSE - width)
+            density = self.at(which[remaining], _LOGITS[first[:, None] + np.arange(width)], FEWER)
             least = density.max((1, 2), keepdims=True) - NEGLIGIBLE
-            ends[left] = np.clip(first[:, None] + _kept(density), 0, COARSE - 1)
+            ends[remaining] = np.clip(first[:, None] + _kept(density), 0, COARSE - 1)
             highest = np.sort(density.max(1), 1)
-            sharp[left] = highest[:, -1] - highest[:, -3] > SHARP
+            sharp[remaining] = highest[:, -1] - highest[:, -3] > SHARP
             enough = (first == 0) | _ends(density[:, :, 0], density[:, :, 1], least[:, 0])
             enough &= (first == COARSE - width) | _ends(density[:, :, -1], density[:, :, -2], least[:, 0])
-            left = left[~enough]
-            if not len(left):
+            remaining = remaining[~enough]
+            if not len(remaining):
                 break
         widths = (ends[:, 1] - ends[:, 0]) * _STEP
         return np.stack(self._narrowed(which, _LOGITS[ends].mean(1), widths / 2, np.flatnonzero(sharp)), 1)
