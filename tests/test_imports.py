@@ -14,7 +14,15 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # classes and questions. The other modules of a probe's folder are parts of their own: `probes.answer`, `probes.summary` and
 # `probes.section` by name, and all others are `probes.measure`.
 ORDER = [
-    {"values", "cache_folder", "child_processes", "machine_memory", "regular_file", "torchrun"},
+    {
+        "values",
+        "cache_folder",
+        "child_processes",
+        "machine_memory",
+        "regular_file",
+        "torchrun",
+        "transformers_versions",
+    },
     {"source_statements", "metrics", "new_folder"},
     {"code_hash"},
     {"class_versions"},
@@ -46,6 +54,7 @@ RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
     "torchrun",
+    "transformers_versions",
     "cache_folder",
     "child_processes",
     "machine_memory",

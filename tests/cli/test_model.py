@@ -160,7 +160,7 @@ def test_settings_that_a_terminal_would_obey(here, tmp_path):
 def test_tested_versions_are_those_of_the_packages():
     from pathlib import Path
 
-    from lengthwise.huggingface.folder import TESTED_VERSIONS
+    from lengthwise.transformers_versions import TESTED_VERSIONS
 
     root = Path(__file__).parents[2]
     first, last = (".".join(map(str, version)) for version in TESTED_VERSIONS)

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
+from lengthwise.transformers_versions import own_cache_name
+
 COMMON = {
     "vocab_size": 61,
     "hidden_size": 32,
@@ -61,6 +63,15 @@ def tokens(rows: int = 2, length: int = 17) -> torch.Tensor:
     return torch.randint(2, 60, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
+def with_cache(cache: Any) -> dict[str, Any]:
+    """The argument of a model for a cache, by the name that the installed transformers gives it."""
+    return {own_cache_name(): cache}
+
+
+def cache_in(output: Any) -> Any:
+    return output[own_cache_name()]
+
+
 def answers(model: Any) -> dict[str, torch.Tensor]:
     """The logits of a model for plain, padded, packed and cached input, and generated tokens."""
     x, found = tokens(), {}
@@ -75,7 +86,7 @@ def answers(model: Any) -> dict[str, torch.Tensor]:
         if model.config.model_type not in ATTENTION:  # these take no position IDs
             found |= with_positions(model, x, left)
         cache = DynamicCache(config=model.config)
-        parts = [model(x[:, a:b], past_key_values=cache, use_cache=True).logits for a, b in ((0, 7), (7, 8), (8, 17))]
+        parts = [model(x[:, a:b], use_cache=True, **with_cache(cache)).logits for a, b in ((0, 7), (7, 8), (8, 17))]
         found["cached"] = torch.cat(parts, 1)
         options = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
         for name, more in {"greedy": {}, "beams": {"num_beams": 3}}.items():

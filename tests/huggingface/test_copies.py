@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
 
 from lengthwise.huggingface import unuse, use
-from tests.huggingface.models import model_of, tokens
+from tests.huggingface.models import cache_in, model_of, tokens, with_cache
 
 ENCODINGS = ["fox", "bandedbias", "learned:max_length=64", "sinusoidal", "rope+fox", "fire"]
 
@@ -70,8 +70,8 @@ def test_threads_that_use_one_model(encoding: str) -> None:
                 if row == 3:
                     found = model(x[3:], position_ids=torch.arange(5, 17)[None], use_cache=False).logits
                 else:
-                    cache = model(x[row : row + 1, :7], use_cache=True).past_key_values
-                    rest = model(x[row : row + 1, 7:], past_key_values=cache).logits if row else None
+                    cache = cache_in(model(x[row : row + 1, :7], use_cache=True))
+                    rest = model(x[row : row + 1, 7:], **with_cache(cache)).logits if row else None
                     found = logits_of(model, x[:1]) if rest is None else rest
                 expected = late[3:] if row == 3 else whole[row : row + 1, -found.shape[1] :]
                 torch.testing.assert_close(found, expected, atol=5e-5, rtol=1e-4)

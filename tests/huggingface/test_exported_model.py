@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, pipe
 
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM
 from lengthwise.huggingface.export import export
+from tests.huggingface.models import cache_in, with_cache
 
 MODELS = {
     "mamba": (ModelConfig.mamba(d_model=16, num_layers=2), choose(NoPE)),
@@ -104,6 +105,17 @@ def test_packed_documents_equal_each_alone(name: str) -> None:
     torch.testing.assert_close(packed, alone, atol=1e-5, rtol=1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("argument", ["past_key_values", "cache"])
+@pytest.mark.parametrize("name", ["RoPE", "FoX", "mamba"])
+def test_a_cache_is_continued_by_both_names(name: str, argument: str) -> None:
+    model, x = model_named(name), tokens()
+    first = model(x[:, :9], use_cache=True)
+    rest = model(x[:, 9:], **{argument: cache_in(first)})
+    torch.testing.assert_close(torch.cat([first.logits, rest.logits], 1), model(x).logits, atol=1e-5, rtol=1e-5)
+    assert cache_in(rest) is cache_in(first) and cache_in(rest).get_seq_length() == 17
+
+
 def test_what_is_refused() -> None:
     model, x = model_named("RoPE"), tokens()
     packed = torch.cat([torch.arange(6), torch.arange(11)])[None]
@@ -118,7 +130,7 @@ def test_what_is_refused() -> None:
             lambda: model(x, position_ids=packed, attention_mask=padded | 1),
         ),
         ("returns logits only; omit output_attentions", lambda: model(x, output_attentions=True)),
-        ("has a cache of its own, got a DynamicCache", lambda: model(x, past_key_values=DynamicCache())),
+        ("has a cache of its own, got a DynamicCache", lambda: model(x, **with_cache(DynamicCache()))),
         (
             "cache_implementation='static'; omit it",
             lambda: model.generate(x, max_new_tokens=2, cache_implementation="static"),

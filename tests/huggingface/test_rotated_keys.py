@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 from transformers import DynamicCache
 
 from lengthwise.huggingface import unuse, use
-from tests.huggingface.models import model_of, tokens
+from tests.huggingface.models import model_of, tokens, with_cache
 
 UNCHANGING = ["rope", "rope:layout=half", "yarn:factor=4", "prope", "xpos", "rope+nope+yarn:factor=4", "rope+fire"]
 CHANGING = ["dynamicntk:factor=4", "dynamicyarn", "longrope"]
@@ -19,7 +19,7 @@ CHANGING = ["dynamicntk:factor=4", "dynamicyarn", "longrope"]
 
 def filled(model: Any, x: torch.Tensor) -> DynamicCache:
     cache = DynamicCache(config=model.config)
-    model(x, past_key_values=cache, use_cache=True)
+    model(x, use_cache=True, **with_cache(cache))
     return cache
 
 
@@ -30,10 +30,10 @@ def test_a_cache_continues_where_the_model_itself_has_begun_and_the_other_way_ro
     own = model(x, use_cache=False).logits[:, 9:]
     cache = filled(model, x[:, :9])
     use(model)
-    torch.testing.assert_close(model(x[:, 9:], past_key_values=cache).logits, own, atol=3e-5, rtol=1e-4)
+    torch.testing.assert_close(model(x[:, 9:], **with_cache(cache)).logits, own, atol=3e-5, rtol=1e-4)
     cache = filled(model, x[:, :9])
     unuse(model)
-    torch.testing.assert_close(model(x[:, 9:], past_key_values=cache).logits, own, atol=3e-5, rtol=1e-4)
+    torch.testing.assert_close(model(x[:, 9:], **with_cache(cache)).logits, own, atol=3e-5, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -47,9 +47,9 @@ def test_rotated_keys_stay_right_when_a_cache_changes(encoding: str) -> None:
         cache.crop(-9)
         cache.reorder_cache(torch.tensor([2, 0, 0]))
         rows = torch.tensor([2, 0, 0])
-        step = used(x[rows, 8:9], past_key_values=cache).logits
+        step = used(x[rows, 8:9], **with_cache(cache)).logits
         torch.testing.assert_close(used(x, use_cache=False).logits, whole, atol=0, rtol=0)
-        rest = used(x[rows, 9:], past_key_values=cache).logits
+        rest = used(x[rows, 9:], **with_cache(cache)).logits
         torch.testing.assert_close(torch.cat([step, rest], 1), whole[rows, 8:], atol=3e-5, rtol=1e-4)
 
 

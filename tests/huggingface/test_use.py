@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache, StaticCache
 
 from lengthwise.huggingface import unuse, use
-from tests.huggingface.models import COMMON, FAMILIES, GEMMA3_LAYERS, answers, model_of, tokens
+from tests.huggingface.models import COMMON, FAMILIES, GEMMA3_LAYERS, answers, cache_in, model_of, tokens, with_cache
 
 
 def differences(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> dict[str, float]:
@@ -93,7 +93,7 @@ def test_every_encoding_sees_the_same_tokens_however_they_are_given(encoding: An
         whole = model(x, use_cache=False).logits
         torch.testing.assert_close(logits, whole, atol=2e-4, rtol=1e-4)
         cache = DynamicCache(config=model.config)
-        parts = [model(x[:, a:b], past_key_values=cache, use_cache=True).logits for a, b in ((0, 5), (5, 6), (6, 12))]
+        parts = [model(x[:, a:b], use_cache=True, **with_cache(cache)).logits for a, b in ((0, 5), (5, 6), (6, 12))]
         if not module.depends_on_length():
             torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
 
@@ -211,13 +211,13 @@ def test_what_cannot_be() -> None:
     square = torch.zeros(2, 1, 17, 17)
     refused(r"a mask of the shape \[batch, tokens\], or none, got a tensor", lambda: model(x, attention_mask=square))
     cache = StaticCache(config=model.config, max_cache_len=32)
-    refused("no static cache; use a DynamicCache", lambda: model(x, past_key_values=cache))
+    refused("no static cache; use a DynamicCache", lambda: model(x, **with_cache(cache)))
     windowed = use(model_of("mistral"))
     refused("no static cache", lambda: windowed.generate(x, max_new_tokens=3, cache_implementation="static"))
     positions = torch.tensor([[40]])
-    part = model(x, use_cache=True).past_key_values
+    part = cache_in(model(x, use_cache=True))
     refused(
-        "with a cache, position_ids must count", lambda: model(x[:, :1], past_key_values=part, position_ids=positions)
+        "with a cache, position_ids must count", lambda: model(x[:, :1], position_ids=positions, **with_cache(part))
     )
     dropping = use(model_of("llama", attention_dropout=0.1)).train()
     refused("attention dropout must be 0 with an encoding of lengthwise, got 0.1", lambda: dropping(x))
@@ -278,7 +278,7 @@ def test_content_of_tokens_with_a_cache(family: str) -> None:
         x = tokens()
         cache = DynamicCache(config=model.config)
         for begin, end in ((0, 9), (9, 10), (10, 17)):
-            other[str(begin)] = model(x[:, begin:end], past_key_values=cache, use_cache=True).logits
+            other[str(begin)] = model(x[:, begin:end], use_cache=True, **with_cache(cache)).logits
         whole = model(x, use_cache=False).logits
         torch.testing.assert_close(torch.cat(list(other.values()), 1), whole, atol=3e-5, rtol=1e-4)
         torch.testing.assert_close(one["cached"], whole, atol=3e-5, rtol=1e-4)
@@ -289,16 +289,16 @@ def test_content_of_tokens_with_a_cache(family: str) -> None:
         assert torch.equal(model.generate(x, num_beams=3, **options), one["generated, beams"])
         if family != "mistral":
             cache.crop(-9)
-            again = model(x[:, 8:], past_key_values=cache, use_cache=True).logits
+            again = model(x[:, 8:], use_cache=True, **with_cache(cache)).logits
             torch.testing.assert_close(again, whole[:, 8:], atol=3e-5, rtol=1e-4)
 
 
 def test_a_cache_of_another_encoding_is_refused() -> None:
     model, x, cache = model_of("llama"), tokens(), DynamicCache()
-    model(x[:, :5], past_key_values=cache)
+    model(x[:, :5], **with_cache(cache))
     use(model, "fox")
     refused(
-        "computed without this encoding of lengthwise; use a new cache", lambda: model(x[:, 5:], past_key_values=cache)
+        "computed without this encoding of lengthwise; use a new cache", lambda: model(x[:, 5:], **with_cache(cache))
     )
 
 

@@ -16,6 +16,7 @@ from lengthwise.huggingface import use
 from lengthwise.models import Decoder
 from lengthwise.studies import encoding
 from lengthwise.tasks import TASKS
+from tests.huggingface.models import cache_in, with_cache
 
 PATTERNS = [
     "rope(window=5)*3+nope(temperature=ssmax)",
@@ -328,7 +329,7 @@ def test_models_of_transformers_keep_their_windows():
     with torch.no_grad():
         whole = llama(ids).logits
         prompt = llama(ids[:, :9], use_cache=True)
-        rest = llama(ids[:, 9:], past_key_values=prompt.past_key_values).logits
+        rest = llama(ids[:, 9:], **with_cache(cache_in(prompt))).logits
     torch.testing.assert_close(torch.cat([prompt.logits, rest], 1), whole, rtol=1e-4, atol=1e-4)
     names = [type(module).__name__ for module in llama.model.position_encodings]
     assert names == ["RoPE", "SSMax", "Sinks", "SSMax", "Sinks"]
@@ -350,7 +351,7 @@ def test_a_convolution_that_a_sliding_cache_would_cut_is_refused():
         pytest.raises(ConfigError, match="SelectiveRoPE reads tokens before those that a layer with a"),
     ):
         prompt = mistral(tokens(1, 9), use_cache=True)
-        mistral(tokens(1, 1), past_key_values=prompt.past_key_values)
+        mistral(tokens(1, 1), **with_cache(cache_in(prompt)))
 
 
 def test_a_module_of_sinks_and_no_other():

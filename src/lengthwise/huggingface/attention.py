@@ -71,7 +71,12 @@ class Tokens:
         return self
 
     def contiguous(self) -> "Tokens":
-        """Refuse a static cache, for which alone `generate` prepares the mask itself."""
+        """Refuse a static cache, for which alone `generate` prepares the mask itself, before transformers 5.24."""
+        raise ConfigError(NO_STATIC_CACHE)
+
+    @property
+    def ndim(self) -> NoReturn:
+        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the prepared mask."""
         raise ConfigError(NO_STATIC_CACHE)
 
     def __getattr__(self, name: str) -> NoReturn:

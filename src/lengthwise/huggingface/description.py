@@ -69,7 +69,7 @@ def encoding_of(folder: ModelFolder) -> Choice:
     rotary = [m for m in folder.model.modules() if "RotaryEmbedding" in type(m).__name__]
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
         return alibi
-    if rotary and getattr(config, "alibi", False) is not True:
+    if rotary and hasattr(config, "rope_parameters") and getattr(config, "alibi", False) is not True:
         try:
             return own_encoding(_with_known_keys(config), layout_of(folder.model))
         except ConfigError as error:

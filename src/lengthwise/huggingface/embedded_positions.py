@@ -9,6 +9,7 @@ from torch import nn
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import embedded
 from lengthwise.huggingface.attention import NO_POSITION_IDS, count_shown
+from lengthwise.transformers_versions import cache_of
 
 
 def current_module(module: nn.Module) -> PositionEncoding:
@@ -33,7 +34,7 @@ def add_positions(decoder: Any, arguments: tuple[Any, ...], options: dict[str, A
         embeddings = decoder.get_input_embeddings()(tokens)
     positions = options.get("position_ids")
     if positions is None:
-        cache = options.get("past_key_values")
+        cache = cache_of(options)
         past = 0 if cache is None else cache.get_seq_length()
         positions = torch.arange(past, past + embeddings.shape[1], device=embeddings.device)[None]
         mask = options.get("attention_mask")

@@ -14,6 +14,7 @@ from lengthwise.huggingface.embedded_positions import current_module
 from lengthwise.huggingface.saved import auto_map_of, saved_choice, write_module
 from lengthwise.models import Decoder, Mamba
 from lengthwise.models.mamba import MambaCache
+from lengthwise.transformers_versions import own_cache_name
 
 
 class LengthwiseConfig(PreTrainedConfig):
@@ -151,12 +152,18 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        cache: LengthwiseCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast:
-        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one here."""
-        if past_key_values is not None and not isinstance(past_key_values, LengthwiseCache):
+        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one here.
+
+        `cache`: what an earlier output has under the same name. Both names of it work in every version of transformers:
+        `past_key_values`, and `cache` as from 5.24 on.
+        """
+        cache = past_key_values if cache is None else cache
+        if cache is not None and not isinstance(cache, LengthwiseCache):
             raise ConfigError(
-                f"a model of lengthwise has a cache of its own, got a {type(past_key_values).__name__}; omit past_key_values"
+                f"a model of lengthwise has a cache of its own, got a {type(cache).__name__}; omit {own_cache_name()}"
             )
         if input_ids is None:
             raise ConfigError("a model of lengthwise needs input_ids; it takes no inputs_embeds")
@@ -164,16 +171,16 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
             if options.get(name):
                 raise ConfigError(f"a model of lengthwise returns logits only; omit {name}")
         use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
-        if use_cache and past_key_values is None:
-            past_key_values = LengthwiseCache(self.model.new_cache())
-        own = None if past_key_values is None else past_key_values.own
+        if use_cache and cache is None:
+            cache = LengthwiseCache(self.model.new_cache())
+        own = None if cache is None else cache.own
         positions, documents = self._places(input_ids, attention_mask, position_ids, own)
         logits = self.model(input_ids, positions=positions, documents=documents, cache=own)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return CausalLMOutputWithPast(loss=loss, logits=logits[:, kept], past_key_values=past_key_values)
+        return CausalLMOutputWithPast(loss=loss, logits=logits[:, kept], **{own_cache_name(): cache})
 
     def _places(
         self, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, cache: KVCache | MambaCache | None
@@ -220,8 +227,8 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
                 f"a model of lengthwise has a cache of its own, got cache_implementation="
                 f"{generation_config.cache_implementation!r}; omit it"
             )
-        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
-            model_kwargs["past_key_values"] = LengthwiseCache(self.model.new_cache())
+        if generation_config.use_cache is not False and model_kwargs.get(own_cache_name()) is None:
+            model_kwargs[own_cache_name()] = LengthwiseCache(self.model.new_cache())
 
 
 def register() -> None:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.huggingface.attention import Tokens
-from lengthwise.huggingface.rotated_keys import cache_name, input_of
+from lengthwise.huggingface.rotated_keys import input_of
+from lengthwise.transformers_versions import cache_of
 
 
 class Features:
@@ -74,6 +75,6 @@ def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) 
     tokens = options.get("attention_mask")
     if not isinstance(tokens, Tokens):
         return None
-    name = cache_name(options)
-    past = None if name is None else feature_layer(options[name], int(layer.layer_idx))
+    kept = cache_of(options)
+    past = None if kept is None else feature_layer(kept, int(layer.layer_idx))
     return arguments, {**options, "attention_mask": tokens.of_layer(x=input_of(arguments, options), past=past)}

@@ -5,7 +5,6 @@ are built on the device `meta`, which takes no memory.
 """
 
 import copy
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +28,6 @@ from lengthwise.evaluation.pretrained.transformers_calls import transformers_cal
 from lengthwise.huggingface.exported_model import LengthwiseConfig
 from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
-TESTED_VERSIONS = ((5, 14), (5, 23))
-"""The first and the last version of transformers that this was tested with."""
 MAX_LAYERS = 1024
 
 Data = dict[str, Any]
@@ -149,17 +146,6 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             dtype=dtype,
         )
     return ModelFolder(path, whole, settings, config, model, dtype)
-
-
-def version_warning() -> str | None:
-    """Return a warning if the installed transformers is not one of the tested versions."""
-    installed = import_transformers().__version__
-    numbers = re.match(r"(\d+)\.(\d+)", installed)
-    first, last = TESTED_VERSIONS
-    if numbers and first <= (int(numbers[1]), int(numbers[2])) <= last:
-        return None
-    span = " to ".join(".".join(map(str, version)) for version in TESTED_VERSIONS)
-    return f"transformers {installed} is not one of the tested versions, {span}; it may treat settings differently"
 
 
 def _text_settings(whole: Data, top: Any, config: Any) -> Data:

@@ -4,6 +4,7 @@ A check is a function that takes a `Case` and yields `Finding`s. A new check is 
 of a check says why its findings are mistakes. What transformers computes correctly is never one.
 """
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -266,7 +267,7 @@ def scaling_with_cache(case: Case) -> Texts:
     if not case.folder.uses_cache:
         return
     generation = getattr(type(case.folder.model), "prepare_inputs_for_generation", None)
-    code = getattr(generation, "__code__", None)
+    code = getattr(inspect.unwrap(generation), "__code__", None) if generation else None
     recomputes = code is not None and "original_max_position_embeddings" in (*code.co_names, *code.co_consts)
     for name, entry in case.folder.used_entries():
         kind, where = str(entry.get("rope_type")), f"{name}: " if name else ""

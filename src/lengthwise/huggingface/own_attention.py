@@ -13,6 +13,7 @@ from torch import Tensor
 from lengthwise.config import Choice
 from lengthwise.huggingface.attention import attention
 from lengthwise.models.conversion import alibi_from_slopes
+from lengthwise.transformers_versions import cache_of
 
 
 def bloom(
@@ -21,12 +22,11 @@ def bloom(
     residual: Tensor,
     alibi: Tensor,
     attention_mask: Any,
-    layer_past: Any = None,
     **further: Any,
 ) -> tuple[Tensor, None]:
     q, k, v = layer._reshape(layer.query_key_value(hidden_states))
-    if layer_past is not None:
-        k, v = layer_past.update(k, v, layer.layer_idx)
+    if (cache := cache_of(further)) is not None:
+        k, v = cache.update(k, v, layer.layer_idx)
     dropout = layer.attention_dropout.p if layer.training else 0.0
     out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.inv_norm_factor, dropout=dropout, **further)
     return residual + F.dropout(layer.dense(out.flatten(2)), layer.hidden_dropout, layer.training), None
@@ -36,7 +36,6 @@ def mpt(
     layer: Any,
     hidden_states: Tensor,
     position_bias: Tensor,
-    past_key_values: Any = None,
     attention_mask: Any = None,
     **further: Any,
 ) -> tuple[Tensor, None]:
@@ -44,8 +43,8 @@ def mpt(
     if layer.clip_qkv:
         qkv = qkv.clamp(-layer.clip_qkv, layer.clip_qkv)
     q, k, v = (part.unflatten(-1, (layer.n_heads, layer.head_dim)).transpose(1, 2) for part in qkv.chunk(3, -1))
-    if past_key_values is not None:
-        k, v = past_key_values.update(k, v, layer.layer_idx)
+    if (cache := cache_of(further)) is not None:
+        k, v = cache.update(k, v, layer.layer_idx)
     dropout = layer.attn_dropout_p if layer.training else 0.0
     out, _ = attention(layer, q, k, v, attention_mask, scaling=layer.softmax_scale, dropout=dropout, **further)
     return layer.out_proj(out.flatten(2)), None

@@ -11,13 +11,7 @@ from lengthwise.encodings.contract import modifiers_of
 from lengthwise.forms import AttentionModifiers, TokenRotation
 from lengthwise.huggingface.attention import Tokens
 from lengthwise.span import Span
-
-CACHES = ("past_key_values", "layer_past")  # names of the argument with the cache in layers of transformers
-
-
-def cache_name(options: dict[str, Any]) -> str | None:
-    """Return the name of a layer's argument with the cache; None without a cache."""
-    return next((name for name in CACHES if options.get(name) is not None), None)
+from lengthwise.transformers_versions import cache_argument
 
 
 def input_of(arguments: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
@@ -60,7 +54,7 @@ def caches_rotated_keys(encoding: PositionEncoding, device: torch.device) -> boo
 def let_the_cache_rotate(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A hook before an attention layer: the cache rotates the layer's new keys before it stores them."""
     state = layer._lengthwise  # not from a closure, which a copy of the model would share
-    name = cache_name(options)
+    name = cache_argument(options)
     tokens = options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return None

@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicLayer
 from lengthwise.huggingface import LengthwiseForCausalLM
 from lengthwise.huggingface.exported_model import LengthwiseCache
 from lengthwise.huggingface.replacement import encoding_of
+from lengthwise.transformers_versions import cache_parameter
 
 CHUNK = 512  # tokens of a forward pass, at most
 SMALLEST_CHUNK = 32
@@ -66,7 +67,8 @@ class Reader:
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.model.forward).parameters
         self.omits_logits = "logits_to_keep" in parameters and not isinstance(self.model, LengthwiseForCausalLM)
-        self.in_chunks = "past_key_values" in parameters and not needs_whole_text(self.model)
+        self.cache_parameter = cache_parameter(self.model)
+        self.in_chunks = self.cache_parameter is not None and not needs_whole_text(self.model)
         vocab = self.model.get_output_embeddings().weight.shape[0]
         self.max_rows = max(SMALLEST_ROWS, LOGITS // vocab)
 
@@ -125,9 +127,9 @@ class Reader:
             start, first = end, last
 
     def _forward(self, ids: Tensor, cache: Any, wanted: Tensor) -> Tensor:
-        options: dict[str, Any] = {"use_cache": False}
+        options: dict[Any, Any] = {"use_cache": False}
         if cache is not None:
-            options = {"past_key_values": cache, "use_cache": True}
+            options = {self.cache_parameter: cache, "use_cache": True}
         if self.omits_logits:
             logits = self.model(input_ids=ids, logits_to_keep=wanted if len(wanted) else 1, **options).logits[0]
             return logits if len(wanted) else logits[:0]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside.implementation import SHAPE, VOCABULARY, Implementation, Model
+from lengthwise.transformers_versions import own_cache_name
 
 transformers.logging.set_verbosity_error()
 
@@ -26,8 +27,8 @@ class CausalModel(Model):
         return self.call(tokens, use_cache=False).logits
 
     def extend(self, tokens: Tensor, start: int, end: int, cache: Any) -> tuple[Tensor, Any]:
-        output = self.call(tokens[:, start:end], past_key_values=cache, use_cache=True)
-        return output.logits, output.past_key_values
+        output = self.call(tokens[:, start:end], **{own_cache_name(): cache}, use_cache=True)
+        return output.logits, output[own_cache_name()]
 
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
         mask = (torch.arange(tokens.shape[1]) >= torch.tensor(padding)[:, None]).long()
