@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,24 @@ def version_warning() -> str | None:
         f"transformers {transformers.__version__} is not one of the tested versions, {span}; it may treat settings "
         "differently"
     )
+
+
+_given: set[str] = set()  # the warnings that this process has given
+
+
+def take_version_warning() -> str | None:
+    """Return a warning if the installed transformers is not one of the tested versions, for a command to print."""
+    if warning := version_warning():
+        _given.add(warning)
+    return warning
+
+
+def warn_of_untested_version(stacklevel: int) -> None:
+    """Warn once in a process if the installed transformers is not one of the tested versions, unless a command has printed it."""
+    warning = version_warning()
+    if warning and warning not in _given:
+        _given.add(warning)
+        warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 @functools.cache

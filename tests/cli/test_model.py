@@ -148,7 +148,7 @@ def test_an_untested_version_of_transformers(here, tmp_path, monkeypatch):
     monkeypatch.setattr(transformers, "__version__", "6.1.0")
     ran = here("model", folder)
     assert ran.code == 0
-    assert ran.err.startswith("lengthwise: transformers 6.1.0 is not one of the tested versions, 5.14 to 5.23")
+    assert ran.err.startswith("lengthwise: transformers 6.1.0 is not one of the tested versions, 5.14 to 5.24")
     assert ran.err.count("\n") == 1
 
 
@@ -164,7 +164,8 @@ def test_tested_versions_are_those_of_the_packages():
 
     root = Path(__file__).parents[2]
     first, last = (".".join(map(str, version)) for version in TESTED_VERSIONS)
-    assert f'"transformers>={first}"' in (root / "pyproject.toml").read_text()
+    after = f"{TESTED_VERSIONS[1][0]}.{TESTED_VERSIONS[1][1] + 1}"
+    assert (root / "pyproject.toml").read_text().count(f'"transformers>={first},<{after}"') == 2
     assert f"transformers=={last}." in (root / "constraints.txt").read_text()
 
 

@@ -361,7 +361,7 @@ def test_an_untested_version_of_transformers_has_one_warning(
 
     monkeypatch.setattr(transformers, "__version__", "6.1.0")
     assert run("tiny", "--methods", "nope", *MEASURED, "--out", "new") == 0
-    assert capfd.readouterr().err.count("transformers 6.1.0 is not one of the tested versions, 5.14 to 5.23") == 1
+    assert capfd.readouterr().err.count("transformers 6.1.0 is not one of the tested versions, 5.14 to 5.24") == 1
 
 
 def test_a_training_without_memory_says_what_to_do(

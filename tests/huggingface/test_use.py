@@ -352,3 +352,12 @@ def test_a_rotation_in_the_other_direction_is_refused() -> None:
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("nanochat", **COMMON), attn_implementation="sdpa")
     with pytest.raises(ConfigError, match="NanoChatAttention rotates in a way that lengthwise does not have"):
         use(model)
+
+
+def test_an_untested_version_of_transformers_has_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.__version__", "6.1.0")
+    monkeypatch.setattr("lengthwise.transformers_versions._given", set())
+    with pytest.warns(UserWarning, match=r"transformers 6\.1\.0 is not one of the tested versions, 5\.14 to 5\.24") as given:
+        use(model_of("llama"), "alibi")
+        use(model_of("llama"), "alibi")
+    assert [warning.filename for warning in given] == [__file__]

@@ -134,7 +134,7 @@ def duration(seconds: float) -> str:
 
 def warn_of_untested_transformers() -> None:
     """Print one line on stderr if the installed transformers is not one of the tested versions."""
-    from lengthwise.transformers_versions import version_warning
+    from lengthwise.transformers_versions import take_version_warning
 
-    if warning := version_warning():
+    if warning := take_version_warning():
         print(f"lengthwise: {warning}", file=sys.stderr)

@@ -26,6 +26,7 @@ from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cac
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
 from lengthwise.models.conversion.weights import Layout
+from lengthwise.transformers_versions import warn_of_untested_version
 
 ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
 """Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
@@ -92,13 +93,15 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE or a
     learned embedding of positions (Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and relatives), BLOOM and MPT.
 
-    Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of ours.
+    Raises `ConfigError` for other models, for an encoding that does not fit, and for a model that already has one of ours. Warns
+    once if the installed transformers is not one of the tested versions.
 
     >>> model = use(model, "fire")
     """
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     if hasattr(decoder, "_lengthwise_replaced"):
         raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")
+    warn_of_untested_version(stacklevel=2)
     layers = _attention_layers(decoder)
     own = _own_encodings(decoder)
     config = model.config
