@@ -1,25 +1,53 @@
-"""Helpers for worker processes: they ignore Ctrl-C, which the parent handles, and end when their parent ends."""
+"""Helpers for starting processes and for worker processes.
+
+A process that lengthwise starts imports nothing from the current folder, which may hold anybody's files (a copied results folder):
+`python -m` and `python -c`, which multiprocessing uses, would search it first. The folder of a study or plug-in is searched last,
+as in the parent. Worker processes ignore Ctrl-C, which the parent handles, and end when their parent ends.
+"""
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 
 
+def python_command(*arguments: str) -> list[str]:
+    """Return the command that starts Python with these arguments, and without the current folder in `sys.path`."""
+    return [sys.executable, "-P", *arguments]
+
+
 @contextmanager
-def sigint_blocked() -> Iterator[None]:
-    """Block SIGINT while processes are started. They inherit the block, so Ctrl-C cannot hit them before they ignore it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # starting the first process would start it, which unblocks SIGINT
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def starting_processes() -> Iterator[None]:
+    """Start processes of multiprocessing inside this block: they, and those that they start, have a safe `sys.path`.
+
+    SIGINT is blocked meanwhile. The processes inherit the block, so Ctrl-C cannot hit them before they ignore it.
+    """
+    with _safe_path():
+        if not hasattr(signal, "pthread_sigmask"):
+            yield
+            return
+        resource_tracker.ensure_running()  # starting the first process would start it, which unblocks SIGINT
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    old = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"  # multiprocessing has no argument for the environment of its processes
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        if old is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = old
 
 
 def exit_reason(code: int | None) -> str:

@@ -217,6 +217,7 @@ def test_the_script(study_file: StudyFile, tmp_path: Path) -> None:
     assert name.startswith("lengthwise-my-study-1-") and str(tmp_path) in text
     assert not list(tmp_path.iterdir())
     assert parameters(Slurm(), Compute(), "n")["cpus_per_task"] == 1
+    assert f"{sys.executable} -P -u -m submitit" in text  # not with modules of the current folder
 
 
 def test_a_folder_that_the_nodes_do_not_share(study_file: StudyFile, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from lengthwise import native
 from lengthwise.attention import BACKENDS
-from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
 from lengthwise.plugins import load_plugins, loaded_plugins
@@ -69,9 +69,11 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     spawn = multiprocessing.get_context("spawn")
     native.missing()  # compile the kernel here, so that the message is printed once and not by every worker
     earlier_children = multiprocessing.active_children()
-    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),)) as pool:
+    with starting_processes():
+        executor = ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
+    with executor as pool:
         try:
-            with sigint_blocked():
+            with starting_processes():
                 futures = [pool.submit(_ask, task) for task in tasks]
             for (name, n), future in zip(tasks, futures, strict=True):
                 rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in future.result()]

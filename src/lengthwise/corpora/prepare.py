@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lengthwise import cache_folder
-from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.corpora.documents import Document
 from lengthwise.corpora.manifest import (
     COUNTS,
@@ -220,7 +220,10 @@ class Preparation:
         workers = min(self.workers, max(count, 1))
         inline = workers == 1
         before = set(active_children())
-        executor = nullcontext() if inline else ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
+        with starting_processes():
+            executor = (
+                nullcontext() if inline else ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
+            )
         with executor as pool, _environment(WITHOUT_THREADS):
 
             def run(calls: list[tuple[Any, tuple[Any, ...]]], done: Callable[[int], None]) -> None:
@@ -229,7 +232,7 @@ class Preparation:
                         function(*arguments, job=job)
                         done(number)
                     return
-                with sigint_blocked():
+                with starting_processes():
                     futures = [pool.submit(function, *arguments) for function, arguments in calls]
                 try:
                     for number, future in enumerate(as_completed(futures), 1):

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from lengthwise.child_processes import python_command
 
 FRESH = 60.0  # seconds for which a report of changed rows is shown before it is rendered again
 NICE = 10  # priority of the processes: training and the pages come first
@@ -77,10 +78,10 @@ class Reports:
             self._folder.cleanup()
 
     def _start(self, study: str) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "lengthwise", "report", f"--study={study}", f"--output={self._page}"]
+        command = python_command("-m", "lengthwise", "report", f"--study={study}", f"--output={self._page}")
         with open(self._messages, "wb") as messages:
             process = subprocess.Popen(
-                words,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=messages,

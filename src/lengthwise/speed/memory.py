@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from lengthwise.child_processes import end_with_parent, sigint_blocked
+from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.machine_memory import is_out_of_memory
 from lengthwise.plugins import first_line, load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
@@ -72,7 +72,7 @@ def _in_child(plan: EncodingPlan, question: Question, length: int) -> tuple[int 
     arguments = (child_pipe, plan.text, question, length, loaded_plugins())
     process = context.Process(target=_child, args=arguments, daemon=True)
     try:
-        with sigint_blocked():  # the server and its processes inherit this: Ctrl-C is for this process
+        with starting_processes():  # the server and its processes inherit this: Ctrl-C is for this process
             process.start()
         child_pipe.close()
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from lengthwise.child_processes import python_command
 from lengthwise.trackers.base import Tracker
 
 CODE = "from lengthwise.trackers.child import main; main()"
@@ -32,7 +33,7 @@ class TrackerProcess:
         environment = {**os.environ, **NO_REPORTS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             self._process: subprocess.Popen[str] | None = subprocess.Popen(
-                [sys.executable, "-P", "-c", CODE],
+                python_command("-c", CODE),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from lengthwise.child_processes import exit_reason, sigint_blocked
+from lengthwise.child_processes import exit_reason, starting_processes
 from lengthwise.config import Local
 from lengthwise.plugins import error_line
 from lengthwise.store import Store
@@ -71,7 +71,7 @@ class _Worker:
         self.pipe, child_pipe = context.Pipe()
         may_have_children = spec.compute.devices_per_run > 1  # which Python does not allow to a daemon
         self.process = context.Process(target=main, args=(child_pipe, spec), daemon=not may_have_children)
-        with sigint_blocked():  # the child inherits this, so Ctrl-C cannot hit it while it starts
+        with starting_processes():  # the child inherits this, so Ctrl-C cannot hit it while it starts
             self.process.start()
         child_pipe.close()
         self.name: str | None = None  # its name in the store; None until it is ready

@@ -12,13 +12,13 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lengthwise.child_processes import python_command
 from lengthwise.config import ConfigError, ExecutorConfig, Slurm
 from lengthwise.store import ResultsFolder, Store
 from lengthwise.studies.compute import Compute
@@ -31,6 +31,7 @@ from lengthwise.values import unlisted
 SIGNAL_SECONDS = 90  # before the time limit of a job, when it is asked to save its progress
 QUEUE_SECONDS = 5.0  # between two questions about the jobs
 KILL_SECONDS = 600.0  # that a job which Slurm ends waits for its end
+PYTHON = shlex.join(python_command())  # of the jobs
 MAX_REQUEUES = 100_000
 MAX_FRUITLESS = 2  # submissions in a row after which no run has ended and none has advanced
 
@@ -83,7 +84,7 @@ class SlurmExecutor(RemoteExecutor):
 
         require_private(self.folder.parent)
         require_private(self.folder)
-        submitter = Submitter(self.folder, max_num_timeout=MAX_REQUEUES)
+        submitter = Submitter(self.folder, max_num_timeout=MAX_REQUEUES, python=PYTHON)
         submitter.update_parameters(**parameters(self.config, self.spec.compute, self.name))
         try:
             with submitter.batch():
@@ -231,7 +232,7 @@ def script(config: Slurm, compute: Compute, study: str, results: ResultsFolder) 
 
     name = job_name(study, results.identifier(create=False) or "")
     folder = results.path.resolve() / "slurm" / name
-    command = f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(str(folder))}"
+    command = f"{PYTHON} -u -m submitit.core._submit {shlex.quote(str(folder))}"
     given = parameters(config, compute, name)
     return str(_make_sbatch_string(command=command, folder=folder, map_count=config.slots, **given))
 

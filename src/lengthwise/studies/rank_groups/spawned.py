@@ -23,7 +23,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from lengthwise.child_processes import end_with_parent, exit_reason, sigint_blocked
+from lengthwise.child_processes import end_with_parent, exit_reason, starting_processes
 from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.studies.compute import Compute
@@ -118,7 +118,7 @@ class SpawnedRanks(RankGroup):
         for rank in range(1, self.compute.devices_per_run):
             pipe, child_pipe = context.Pipe()
             process = context.Process(target=main, args=(child_pipe, setup, rank), daemon=True)
-            with sigint_blocked():  # the process inherits this, so Ctrl-C cannot hit it while it starts
+            with starting_processes():  # the process inherits this, so Ctrl-C cannot hit it while it starts
                 process.start()
             child_pipe.close()
             self.others.append((process, pipe))

@@ -214,7 +214,7 @@ def compare_in_process(form: Form, device: torch.device, name: str) -> Verdict:
 def comparison_command(form: Form, device: torch.device) -> list[str]:
     paths = json.dumps([str(_ATTENTION.parents[1]), [path for path in sys.path if os.path.isabs(path)]])
     question = json.dumps({**asdict(form), "device": str(device)})
-    return [sys.executable, "-P", "-c", _CODE, paths, question]
+    return python_command("-c", _CODE, paths, question)
 
 
 def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
