@@ -346,3 +346,13 @@ print(len(stdlib.read(('manual',))[1]) > 0)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "torch.Size([1, 1, 4, 8])\nTrue\n"
     assert done.stderr.count("no home folder") == 1, done.stderr
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_a_written_file_has_the_permissions_that_the_umask_leaves(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        cache_folder.write(tmp_path / "a", b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,14 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError), new_folder(tmp_path / "out"):
         raise KeyError
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o700), (0o022, 0o755), (0o002, 0o775)])
+def test_a_folder_has_the_permissions_that_the_umask_leaves(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with new_folder(tmp_path / "out"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode

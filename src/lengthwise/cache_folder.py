@@ -22,9 +22,9 @@ This module imports nothing else of lengthwise, because the build hook loads it 
 import contextlib
 import hashlib
 import os
+import secrets
 import stat
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -33,6 +33,7 @@ from typing import BinaryIO
 
 import platformdirs
 
+OWN = 0o644  # permissions of a file in the folder, to which no other user may write
 _DRAFT = ".lengthwise-"  # prefix of the names of unfinished files
 _ABANDONED = 3600.0  # seconds after which an unfinished file is considered abandoned by a killed process
 _warned: set[str] = set()
@@ -145,7 +146,7 @@ def store(name: str, data: bytes) -> None:
     try:
         path = folder(create=True)
         assert path
-        write(path / name, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+        write(path / name, hashlib.sha256(data).hexdigest().encode() + b"\n" + data, OWN)
     except (CacheError, OSError) as error:
         warn(error)
 
@@ -176,26 +177,28 @@ def read(path: Path, *, own: bool = True) -> bytes:
         return file.read()
 
 
-def write(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file atomically: it is complete or absent, even if the process or the machine fails meanwhile."""
+def write(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file atomically: it is complete or absent, even if the process or the machine fails meanwhile.
+
+    `mode`: its permissions, of which the umask takes some away.
+    """
     with writing(path, mode) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def writing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+def writing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a draft of a file, which gets its name at the end, as in `write`. After an error, an older file stays."""
     _remove_abandoned(path.parent)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=_DRAFT)
+    draft = path.with_name(_DRAFT + secrets.token_hex(8))
     try:
-        with open(handle, "w+b") as file:
+        with open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
-            os.fsync(handle)
-        os.chmod(draft, mode)
+            os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
     _sync(path.parent)
 

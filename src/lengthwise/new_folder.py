@@ -2,8 +2,8 @@
 
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,7 +40,6 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     draft, lock = _locked_draft(path)
     try:
         yield draft
-        draft.chmod(0o755)
         os.rename(draft, path)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -52,7 +51,8 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 def _locked_draft(path: Path) -> tuple[Path, int]:
     """Return a new draft and a descriptor that holds its lock."""
     while True:
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=SUFFIX, dir=path.absolute().parent))
+        draft = path.absolute().with_name(f".{path.name}.{secrets.token_hex(4)}{SUFFIX}")
+        draft.mkdir()
         with suppress(FileNotFoundError):  # another process deleted the draft before it was locked
             lock = os.open(draft, os.O_RDONLY)
             with suppress(OSError, ImportError):  # a system without locks
@@ -66,7 +66,7 @@ def _locked_draft(path: Path) -> tuple[Path, int]:
 
 def _delete_abandoned(path: Path) -> None:
     """Delete the drafts of processes that were killed."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(SUFFIX)}")
     for draft in path.absolute().parent.iterdir():
         if name.fullmatch(draft.name) is None:
             continue
