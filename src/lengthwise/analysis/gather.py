@@ -47,23 +47,26 @@ if TYPE_CHECKING:
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
-    """Return the findings of a study, or of all studies in the store. Runs that no study lists are counted (`unlisted`).
+    """Return the findings of a study, or of all studies in the store, as the store is in one moment.
+
+    Runs that no study lists are counted (`unlisted`).
 
     Raises `StoreError` for an unknown study.
     """
-    runs, unlisted = store.runs(study), 0
-    studies = [s for s in store.studies() if study is None or s.name == study]
-    listed = listing_times(store, studies)
-    if study is None:  # in the order of the studies' lists; a run of several studies keeps its first position
-        order = {key: n for n, key in enumerate(listed)}
-        total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
-        unlisted = total - len(runs)
-    keys = [r.key for r in runs]
-    probes = store.probes(keys)
-    others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
-    compared = [run for run in store.runs() if run.key in others] if others else []
-    scores = possible_scores(store, runs)
-    curves = store.curves(keys, points_of_each(len(keys)))
+    with store.snapshot() as now:
+        runs, unlisted = now.runs(study), 0
+        studies = [s for s in now.studies() if study is None or s.name == study]
+        listed = listing_times(now, studies)
+        if study is None:  # in the order of the studies' lists; a run of several studies keeps its first position
+            order = {key: n for n, key in enumerate(listed)}
+            total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
+            unlisted = total - len(runs)
+        keys = [r.key for r in runs]
+        probes = now.probes(keys)
+        others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
+        compared = [run for run in now.runs() if run.key in others] if others else []
+        scores = possible_scores(now, runs)
+        curves = now.curves(keys, points_of_each(len(keys)))
     found = from_rows(studies, runs, scores, probes, compared, listed, curves)
     return dataclasses.replace(found, unlisted=unlisted)
 

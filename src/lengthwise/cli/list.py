@@ -190,7 +190,7 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     from lengthwise.analysis.differences import differences, flat
     from lengthwise.analysis.gather import last_use, listing_times
 
-    with place.open() as store, without_collection():
+    with place.open() as opened, opened.snapshot() as store, without_collection():
         studies = store.studies()
         listed = listing_times(store, studies)
         members = {name: keys for name, keys in store.members().items() if name in {one.name for one in studies}}

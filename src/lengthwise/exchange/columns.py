@@ -55,10 +55,12 @@ def score_columns(store: "Store", study: str) -> Columns:
     length, as JSON. `kind`: whether the length is "shorter" than training, "trained" or "longer".
     Raises `ConfigError` if there is no score, and `StoreError` for an unknown study.
     """
-    runs = store.runs(study)
+    with store.snapshot() as now:
+        runs = now.runs(study)
+        possible = possible_scores(now, runs)
     columns = _empty({**OF_RUN, **OF_SCORE})
     scores: dict[str, list[ScoreRow]] = {run.key: [] for run in runs}
-    for score in possible_scores(store, runs):
+    for score in possible:
         scores[score.key].append(score)
     asked, texts = list[dict[str, Any]](), dict[int, list[tuple[dict[str, Any], str]]]()
     for run in runs:
@@ -82,8 +84,10 @@ def curve_columns(store: "Store", study: str) -> Columns:
 
     Raises `ConfigError` if there is no point, and `StoreError` for an unknown study.
     """
-    runs = store.runs(study)
-    columns, curves = _empty({**OF_RUN, **OF_POINT}), store.curves([run.key for run in runs])
+    with store.snapshot() as now:
+        runs = now.runs(study)
+        curves = now.curves([run.key for run in runs])
+    columns = _empty({**OF_RUN, **OF_POINT})
     for run in runs:
         _add_run(columns, study, run, len(curves[run.key]))
         for name in OF_POINT:

@@ -31,9 +31,10 @@ from lengthwise.store.writing import batches, insert_rows, remove_unreadable, re
 
 
 class Store(LiveQueries, Transfers):
-    """A results database, opened by `open_store`. Every method is one transaction and may raise `StoreError`.
+    """A results database, opened by `open_store`. Every method is one transaction; in a `snapshot`, all are one together.
 
-    Several processes and threads may use a database at once. A forked process must open `store.url` itself.
+    All may raise `StoreError`. Several processes and threads may use a database at once. A forked process must open `store.url`
+    itself.
     """
 
     def __init__(self, database: Database, files: ResultsFolder | None = None, address: str | None = None):

@@ -1,13 +1,15 @@
-"""The rows of a study for another store: what `Store` reads for a bundle, and how it adds the rows of one.
+"""Rows as they are in one moment, and the rows of a study for another store: what `Store` reads for a bundle, and how it adds
+the rows of one.
 
 A row is a dict of cells as they are stored: JSON is text, and a number that is not known is None. What concerns one store alone
 is left out: the worker that holds a run, and its signs of life.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 
@@ -50,12 +52,25 @@ def names_of(table: Table) -> list[str]:
 
 
 class Transfers:
-    """The part of `Store` that reads and adds all rows of a study."""
+    """The part of `Store` that reads one moment, and reads and adds all rows of a study."""
 
     name: str
     _database: Database
     _transaction: Callable[..., AbstractContextManager[Connection]]
     _now: Callable[[Connection], float]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for one thread."""
+        with self._transaction(writes=False) as connection:
+
+            def joined(*, writes: bool) -> AbstractContextManager[Connection]:
+                assert not writes, "a snapshot can only be read"
+                return nullcontext(connection)
+
+            frozen = copy.copy(self)
+            frozen._transaction = joined
+            yield frozen
 
     @contextmanager
     def study_cells(self, study: str) -> Iterator[dict[str, Iterator[Cells]]]:

@@ -70,7 +70,7 @@ class Database(ABC):
 
     @abstractmethod
     def begin_reading(self, connection: Connection) -> None:
-        """Take the locks of a transaction that only reads, if the database takes them later than at its beginning."""
+        """Let a transaction that only reads see the database as it is now, whatever others write until it ends."""
 
     @abstractmethod
     def require_unchanged(self) -> None:

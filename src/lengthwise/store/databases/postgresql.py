@@ -95,7 +95,8 @@ class PostgreSQL(Database):
             yield connection
 
     def begin_reading(self, connection: Connection) -> None:
-        """Do nothing: reading waits for no lock."""
+        """Read one snapshot. By default, every query of a transaction would see what others have committed before it."""
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 
     def disconnect(self) -> None:
         self.engine.dispose()
