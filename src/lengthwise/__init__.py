@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from lengthwise import analysis as analysis
     from lengthwise import attention, encodings, models, positions, tasks
+    from lengthwise import config as config
+    from lengthwise import evaluation as evaluation
+    from lengthwise import exchange as exchange
+    from lengthwise import inspection as inspection
+    from lengthwise import report as report
+    from lengthwise import store as store
+    from lengthwise import studies as studies
+    from lengthwise import training as training
     from lengthwise.attention import TokenInfo, attend
     from lengthwise.config import alternate, choose
     from lengthwise.exchange import results
@@ -53,12 +62,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"lengthwise.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f"lengthwise.{name}")
+        if name in _NAMES:
+            return getattr(importlib.import_module(_NAMES[name]), name)
+        raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -23,8 +23,9 @@ MIN_NUMBER, MAX_NUMBER = 1e-12, 1e12  # limits of a float setting; at both of th
 
 
 class CheckedSizes(CheckedArguments):
-    """The metaclass of encodings, whose sizes a model fills in: all of them must be there, as positive whole numbers."""
+    """The base class of encodings, whose sizes a model fills in: all of them must be there, as positive whole numbers."""
 
+    @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
         super().check_arguments(arguments)
         required = context_of(cls)

@@ -22,7 +22,7 @@ from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, Toepli
 from lengthwise.span import Span
 
 
-class PositionEncoding(nn.Module, metaclass=CheckedSizes):
+class PositionEncoding(CheckedSizes, nn.Module):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
@@ -46,12 +46,6 @@ class PositionEncoding(nn.Module, metaclass=CheckedSizes):
     num_axes: int | None = 1
     has_softmax: ClassVar[bool] = True  # False: its logit transform returns the weights, so there can be no sink
     max_length: int | None = None  # position IDs have to be below it; None: no limit
-    init_arguments: dict[str, Any]  # the keyword arguments of the constructor
-
-    def __new__(cls, **arguments: Any) -> Any:
-        encoding = super().__new__(cls)
-        encoding.__dict__["init_arguments"] = arguments
-        return encoding
 
     def extra_repr(self) -> str:
         """Return the settings as a choice's label shows them: `RoPE(base=500000.0)`."""

@@ -44,7 +44,7 @@ def by_document(
     return result
 
 
-class PositionScheme(metaclass=CheckedArguments):
+class PositionScheme(CheckedArguments):
     """A rule that assigns position IDs to tokens, in training and in evaluation.
 
     Attention stays causal by index: a scheme changes positions, never which tokens are visible. Arguments are keyword-only

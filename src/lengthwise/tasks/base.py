@@ -96,17 +96,7 @@ class Baseline:
     fitted_on: str = ""
 
 
-class CheckedSettings(CheckedArguments):
-    """The metaclass of tasks. The settings of a task of this library must have the types that they are declared with."""
-
-    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        super().check_arguments(arguments)
-        for name, parameter in settings_of(cls).items() if is_builtin_class(cls) else ():
-            if name in arguments:
-                cast(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
-
-
-class Task(metaclass=CheckedSettings):
+class Task(CheckedArguments):
     """A problem to train and test models on. Subclasses take their settings as keyword arguments with defaults.
 
     The docstring of a task says in its first sentences what `length` counts, and shows an example.
@@ -127,6 +117,14 @@ class Task(metaclass=CheckedSettings):
     tokenizer_sha256: str = ""  # of the tokenizer that gives token IDs their meaning, if it was trained
     input_width: int | None = None
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` for invalid settings. Those of this library's tasks must have their declared types."""
+        super().check_arguments(arguments)
+        for name, parameter in settings_of(cls).items() if is_builtin_class(cls) else ():
+            if name in arguments:
+                cast(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
 
     @classmethod
     def unit_of(cls, settings: Mapping[str, Any]) -> str:
