@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise import attend
 from lengthwise.attention import Mask, TokenInfo, plan
 from lengthwise.config import ConfigError
-from lengthwise.encodings import LeRoPE, PoPE, PositionEncoding, RePo, RoPE, SelectiveRoPE
+from lengthwise.encodings import ENCODINGS, LeRoPE, PoPE, PositionEncoding, RePo, RoPE, SelectiveRoPE
 from lengthwise.encodings.documents import shifted
 from lengthwise.forms import AttentionModifiers, Rotation
 from lengthwise.span import Span
@@ -53,11 +53,41 @@ def test_selective_rope_whose_phases_are_1_is_rope(documents: Tensor | None) -> 
     torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
 
 
+def test_the_length_of_the_vectors_of_a_full_rank_projection_makes_no_difference() -> None:
+    published = ENCODINGS.parse("selectiverope(rank=none,gate=true,activation=silu)")
+    selective = published.build(num_heads=2, head_dim=8, d_model=6).double()
+    assert {name: tuple(p.shape) for name, p in selective.named_parameters()} == {
+        "v": (2, 4, 3), "s": (2,), "c": (2, 4, 4), "G": (2, 6), "b": (2,),
+    }  # fmt: skip
+    x = torch.randn(1, 9, 6, dtype=torch.float64)
+    before = selective.features(x)
+    with torch.no_grad():
+        selective.v.mul_(torch.tensor([0.01, 100.0])[:, None, None])
+    torch.testing.assert_close(selective.features(x), before, atol=1e-14, rtol=0)
+    selective.features(x)[..., :8].sum().backward()
+    assert float((selective.v.grad * selective.v.detach()).sum(-1).abs().max()) < 1e-12  # the gradient turns a vector
+
+
+@pytest.mark.parametrize(("bias", "share"), [(0.0, 0.5), (-40.0, 0.0), (40.0, 1.0)])
+def test_a_gate_takes_its_share_of_every_step(bias: float, share: float) -> None:
+    torch.manual_seed(2)
+    open_, gated = (
+        SelectiveRoPE(num_heads=2, head_dim=8, d_model=6, rank=3, gate=gate).double() for gate in (False, True)
+    )
+    gated.load_state_dict(open_.state_dict() | {"G": torch.zeros(2, 6), "b": torch.full((2,), bias)})
+    x = torch.randn(1, 9, 6, dtype=torch.float64)
+    (wanted,), (got,) = (e.content(e.features(x), Span.of(9), None) for e in (open_, gated))
+    torch.testing.assert_close(got.angle_k, share * wanted.angle_k, atol=1e-15, rtol=1e-12)
+
+
 def content() -> dict[str, PositionEncoding]:
     torch.manual_seed(1)
     made = {
         "RePo": RePo(num_heads=2, head_dim=8, d_model=6, rank=3).double(),
         "SelectiveRoPE": SelectiveRoPE(num_heads=2, head_dim=8, d_model=6, rank=3).double(),
+        "SelectiveRoPE as published": SelectiveRoPE(
+            num_heads=2, head_dim=8, d_model=6, rank=None, gate=True, activation="silu"
+        ).double(),
     }
     for encoding in made.values():
         for parameter in encoding.parameters():
