@@ -47,7 +47,9 @@ def test_it_is_the_rotation_of_our_attention(
 
 
 OTHERS = [("llama", f"{name}:layout=half") for name in ("xpos", "dynamicntk")] + [("llama", "fire"), ("smollm3", None)]
-OTHERS += [("llama", "rope"), ("llama", "rope:layout=half,rotary_fraction=0.5"), ("llama", "rope:layout=half*2+nope")]
+OTHERS += [
+    ("llama", f"rope:{settings}") for settings in ("layout=interleaved", "rotary_fraction=0.5", "layout=half*2+nope")
+]
 
 
 @pytest.mark.parametrize(("family", "encoding"), [*OTHERS, ("gemma3_text", None)])

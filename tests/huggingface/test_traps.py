@@ -123,7 +123,7 @@ def test_a_rope_type_of_somebody_else_is_refused() -> None:
     model.config.rope_parameters = {"rope_type": "mine", "rope_theta": 500.0}
     with pytest.raises(ConfigError, match="mine"):
         use(model)
-    assert use(model, "rope:base=500,layout=half")(x).logits.isfinite().all()
+    assert use(model, "rope:base=500,rotary_fraction=1,layout=half")(x).logits.isfinite().all()
 
 
 @torch.no_grad()

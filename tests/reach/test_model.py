@@ -222,7 +222,7 @@ def test_methods_that_a_model_cannot_have() -> None:
         pass
     replaced = use(model_of("llama"), "nope")
     with (
-        pytest.raises(ConfigError, match="no positions in any layer, so rope would change nothing"),
+        pytest.raises(ConfigError, match="no positions in any layer, so RoPE would change nothing"),
         applied(replaced, "rope"),
     ):
         pass

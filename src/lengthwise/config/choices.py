@@ -30,7 +30,8 @@ class UnknownName(ConfigError):
 class Choice:
     """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance.
 
-    `layer`: what a layer with this encoding has in addition.
+    `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to `choose`,
+    the others having their defaults. `inherited`: those that were taken from a model. Both do not count when choices are compared.
     """
 
     kind: str
@@ -39,6 +40,8 @@ class Choice:
     cls: type = field(compare=False, repr=False)
     remaining_layers: tuple["Choice", ...] = ()  # the layers after the first one of a repeated pattern, see `alternate`
     layer: LayerSettings = field(default_factory=LayerSettings)
+    written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    inherited: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def build(self, **context: Any) -> Any:
         """Return an instance. The class receives only those arguments of `context` that its `__init__` has.
@@ -146,7 +149,8 @@ def choose(make: type, **settings: Any) -> Choice:
                 f"{make.__name__}.{name} is a {type(value).__name__}; a setting must be a number, a text, True, False, None or a "
                 "tuple of such values"
             ) from error
-    return _in_layer(Choice(kind, make.__name__, tuple(complete.items()), make), **layer)
+    choice = Choice(kind, make.__name__, tuple(complete.items()), make, written=frozenset(settings))
+    return _in_layer(choice, **layer)
 
 
 def layer_settings_of(make: type) -> list[str]:

@@ -38,6 +38,7 @@ class PositionEncoding(CheckedSizes, nn.Module):
     # Adding the same number to every position ID changes no logit. An instance may override it (DAPE takes its base's).
     shift_invariant: ClassVar[bool] = True
     always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
+    inherited: tuple[str, ...] = ()  # settings that `lengthwise.huggingface.use` has taken from the model
     # Whether `content` for the last keys needs the features of these keys only. The cache of a layer with a window then stores no
     # others.
     content_is_local: ClassVar[bool] = False
@@ -48,8 +49,9 @@ class PositionEncoding(CheckedSizes, nn.Module):
     max_length: int | None = None  # position IDs have to be below it; None: no limit
 
     def extra_repr(self) -> str:
-        """Return the settings as a choice's label shows them: `RoPE(base=500000.0)`."""
-        return shown_settings(type(self), self.init_arguments)
+        """Return the settings as a choice's label shows them, and which of them a model has given: `RoPE(base=500000.0)`."""
+        shown = shown_settings(type(self), self.init_arguments)
+        return f"{shown}; from the model: {', '.join(self.inherited)}" if self.inherited else shown
 
     @property
     def title(self) -> str:

@@ -22,6 +22,7 @@ from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
+from lengthwise.huggingface.own_settings import is_complete, require_written, with_own_settings
 from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
@@ -89,6 +90,9 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     encoding that the model's configuration describes, computed by lengthwise. The model then attends by the backends of lengthwise.
     The encoding's parameters belong to the model, as `model.get_decoder().position_encodings`: they train and move with it.
 
+    Settings of a rotation that are not written come from the model's own encoding: its base, rotated fraction and layout, and all
+    settings if it has the same class (`with_own_settings`). Printing the model shows them. A layer without positions stays one.
+
     The weights stay as they are. A model that was trained with another encoding has to be trained further.
     Supported are decoders whose attention layers call transformers' attention interface and whose own encoding is RoPE or a
     learned embedding of positions (Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX, GPT-2 and relatives), BLOOM and MPT.
@@ -110,8 +114,10 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
             f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
         )
     _require_known_masks(config)
-    choice = own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding)
-    choice.require_layers(len(layers))
+    rotates = any(name == "rotary_emb" for _, name, _ in own)
+    choice = (
+        own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding, model, len(layers), rotates)
+    )
     context = {
         "num_heads": int(config.num_attention_heads),
         "head_dim": head_dim_of(config),
@@ -120,6 +126,8 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
     }
     _require_no_window(choice)
     modules, parts_of_layer = layer_modules(choice, len(layers), None, context)
+    for n, parts in enumerate(parts_of_layer):
+        modules[parts[0]].inherited = choice.layers[n % len(choice.layers)].inherited
     like = next(decoder.parameters())
     replaced = Replaced(config._attn_implementation, choice)
     _set_implementation(model, NAME)
@@ -308,10 +316,20 @@ def train_length_of(config: Any) -> int:
     return min(trained_length(entry, longest) for entry in nested or [parameters])
 
 
-def _choice(encoding: Choice | str) -> Choice:
+def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> Choice:
+    """Return the choice of an encoding with the settings of the model that it does not name. `rotates`: the model has RoPE."""
     choice = ENCODINGS.parse(encoding) if isinstance(encoding, str) else encoding
     require_choice("the encoding of a model", choice)
-    return choice
+    if all(is_complete(layer) for layer in choice.layers):
+        choice.require_layers(layers)
+        return choice
+    try:
+        own = own_encoding(model.config, layout_of(model))
+    except ConfigError as error:
+        if rotates:
+            require_written(choice, error)
+        own = None
+    return with_own_settings(choice, own, layers)
 
 
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:

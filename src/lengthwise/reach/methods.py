@@ -1,24 +1,19 @@
 """Methods: the model as it is, or with one of our encodings in place of its own."""
 
-import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from lengthwise.config import Choice, ConfigError, alternate
-from lengthwise.config.layers import split_layers
-from lengthwise.encodings import ENCODINGS, NoPE
+from lengthwise.config import Choice, ConfigError
+from lengthwise.encodings import ENCODINGS
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
+from lengthwise.huggingface.own_settings import with_own_settings
 from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding, without_encoding
 from lengthwise.huggingface.saved import saved_choice
 from lengthwise.reach.grouped import without_copies
 from lengthwise.reach.plan import OWN
-
-INHERITED = ("base", "rotary_fraction", "layout")  # settings of rotations that belong to the weights
 
 
 def own_choice(model: Any) -> Choice | None:
@@ -39,57 +34,16 @@ def choice_for(model: Any, method: str) -> Choice:
 
 
 def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Choice:
-    """Return the encoding of a method.
+    """Return the encoding of a method, with the settings of the model's own encoding that the method does not name.
 
-    A rotation has the base, fraction and layout of the model's own in the same layer, unless the method sets them. `layers`: how
-    many the model has.
+    `layers`: how many the model has.
 
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import RoPE
     >>> choice_of("pi:factor=4", choose(RoPE, base=500000.0, layout="half")).label
     'PI(base=500000.0, layout=half, factor=4.0)'
     """
-    choice = ENCODINGS.parse(method)
-    if own is None:
-        return choice
-    texts = layer_texts(method)
-    period = math.lcm(len(texts), len(own.layers))
-    if layers is not None:
-        choice.require_layers(layers)
-        period = min(period, layers)
-    pairs = [(texts[n % len(texts)], own.layers[n % len(own.layers)]) for n in range(period)]
-    if all(layer.cls is NoPE for _, layer in pairs) and any(_rotates(ENCODINGS.parse(text)) for text, _ in pairs):
-        raise ConfigError(
-            f"the model has no positions in any layer, so {method} would change nothing; name another method, such as alibi"
-        )
-    return alternate(*(_inherit(ENCODINGS.parse(text), layer, text) for text, layer in pairs))
-
-
-def layer_texts(method: str) -> list[str]:
-    """Return the text of each layer of a pattern.
-
-    >>> layer_texts("rope:base=1e+6*2+nope")
-    ['rope:base=1e+6', 'rope:base=1e+6', 'nope']
-    """
-    texts: list[str] = []
-    for part in split_layers(method):
-        repeated = re.fullmatch(r"(.*[^*])\*(\d+)", part)
-        texts += [repeated[1]] * int(repeated[2]) if repeated else [part]
-    return texts
-
-
-def _rotates(choice: Choice) -> bool:
-    return "base" in dict(choice.settings)
-
-
-def _inherit(choice: Choice, own: Choice, method: str) -> Choice:
-    settings, found = dict(choice.settings), dict(own.settings)
-    if _rotates(choice) and own.cls is NoPE:
-        return own  # a layer without positions stays one
-    for name in INHERITED:
-        if name in settings and name in found and not re.search(rf"[:,(]\s*{name}\s*=", method):
-            settings[name] = found[name]
-    return replace(choice, settings=tuple(settings.items()))
+    return with_own_settings(ENCODINGS.parse(method), own, layers)
 
 
 @contextmanager
