@@ -106,6 +106,34 @@ def test_a_length_that_is_not_reached(place: Path, capfd: pytest.CaptureFixture[
     )
 
 
+@pytest.mark.parametrize("key", ["rope_parameters", "rope_theta"])
+def test_a_setting_that_makes_losses_infinite_is_named(
+    place: Path, capfd: pytest.CaptureFixture[str], key: str
+) -> None:
+    file = place / "tiny" / "config.json"
+    settings = json.loads(file.read_text())
+    if key == "rope_parameters":
+        settings[key]["rope_theta"] = -10000.0
+    else:
+        del settings["rope_parameters"]
+        settings[key] = -10000.0
+    file.write_text(json.dumps(settings))
+    found = refused(capfd, "tiny", *SMALL)
+    assert "rope_theta must be a finite number more than 0, got -10000.0; correct it" in found
+    assert "weights" not in found and "--lengths" not in found
+
+
+def test_a_weight_with_another_shape_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file, name = place / "tiny" / "model.safetensors", "model.layers.1.self_attn.q_proj.weight"
+    weights = load_file(file)
+    weights[name] = weights[name][:16].clone()
+    save_file(weights, file, metadata={"format": "pt"})
+    found = refused(capfd, "tiny", *SMALL)
+    assert f"tiny: {name} has the shape [16, 32] in its safetensors, and [32, 32] by its config.json" in found
+
+
 def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no model is named" in refused(capfd)
     assert "--text is missing" in refused(capfd, "tiny")

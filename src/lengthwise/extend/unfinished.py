@@ -131,9 +131,7 @@ class Extension:
         """Do what is left to do, give the folder its name, and return the report."""
         with opened(self.out, self.plan) as folder:
             before = self._measured(folder / "before.json", self.name, self._original())
-            if not before.units:
-                reasons = "; ".join(dict.fromkeys(skip.reason for skip in before.skipped))
-                raise ConfigError(f"the model cannot be measured: {reasons}; take shorter --lengths")
+            before.require_units("the model cannot be measured", "take shorter --lengths")
             models = []
             for method, slug in slugs(self.plan.methods).items():
                 models.append(self._extended(folder, method, slug, before))

@@ -16,6 +16,8 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
+from lengthwise.evaluation.pretrained.loading import read_settings
+from lengthwise.evaluation.pretrained.rope_values import require_values
 from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
 from lengthwise.machine_memory import is_out_of_memory, machine_memory
 from lengthwise.reach.loading import encoder, record
@@ -204,8 +206,7 @@ class Measurement:
                     score = float(reader.answers_correctly(prompt.tokens, prompt.answer))
             scores.append(score)
         if not all(map(math.isfinite, [*scores, *itertools.chain.from_iterable(rows)])):
-            hint = "try --dtype float32" if self.plan.dtype != "float32" else "its weights may be damaged"
-            raise ConfigError(f"its losses are not finite in {self.plan.dtype}; {hint}")
+            raise self._not_finite()
         return Unit(
             method=method,
             task=task,
@@ -217,6 +218,17 @@ class Measurement:
             bin_losses=tuple(itertools.chain.from_iterable(rows)),
             **bins,
         )
+
+    def _not_finite(self) -> ConfigError:
+        """Return the error for losses that are not finite. It names a RoPE setting that cannot be computed with."""
+        folder = self.pretrained.folder
+        try:
+            require_values(folder, read_settings(folder), has_failed=True)
+        except ConfigError as error:
+            return ConfigError(f"its losses are not finite, because in {error}; correct it")
+        hint = "check its position settings with lengthwise model; if they are right, its weights may be damaged"
+        hint = hint if self.plan.dtype == "float32" else "try --dtype float32"
+        return ConfigError(f"its losses are not finite in {self.plan.dtype}; {hint}")
 
     def _cross_entropy(
         self, reader: Reader, length: int, example: int

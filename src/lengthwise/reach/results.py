@@ -111,6 +111,12 @@ class Results(Config):
         """Return the finished units of a task at a length, one for each depth."""
         return [unit for unit in self.units if (unit.method, unit.task, unit.length) == (method, task, length)]
 
+    def require_units(self, problem: str, fix: str) -> None:
+        """Raise `ConfigError` with the reasons if nothing was measured. `fix`: unless a reason has one itself."""
+        reasons = list(dict.fromkeys(skip.reason for skip in self.skipped))
+        if not self.units:
+            raise ConfigError("; ".join([f"{problem}: {reasons[0]}", *reasons[1:], *([fix] if ";" not in str(reasons) else [])]))
+
 
 def write(path: Path, results: Results) -> None:
     """Write the file atomically: one line for each unit."""

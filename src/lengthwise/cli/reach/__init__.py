@@ -179,9 +179,7 @@ def _run(name: str, model: "Pretrained", plan: Plan, text: "Text", file: Path, o
         hint = f"the finished parts are in {one_line(file)}, and the same command continues"
         interrupt.hint = hint  # type: ignore[attr-defined]
         raise
-    if not results.units:
-        reasons = list(dict.fromkeys(skip.reason for skip in results.skipped))
-        raise ConfigError(f"nothing could be measured: {'; '.join(reasons)}; take shorter --lengths or other --methods")
+    results.require_units("nothing could be measured", "take shorter --lengths or other --methods")
     if not options.json:
         print(f"All results: {one_line(file)}.\n")
     return results

@@ -124,17 +124,22 @@ def load(
             use_kernels=False,
             dtype=DTYPES[dtype],
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are named below
             **local,
             **implementations,
         )
         model = model.to(device).eval()
     architecture = type(model).__name__
-    for name in ("missing_keys", "mismatched_keys"):
-        if missing := sorted(map(str, report.get(name) or ())):
-            raise ConfigError(
-                f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as {missing[0]}, and "
-                "would be random; download the whole model"
-            )
+    for name, saved, expected in sorted(report.get("mismatched_keys") or ()):
+        raise ConfigError(
+            f"{path}: {name} has the shape {list(saved)} in its safetensors, and {list(expected)} by its config.json; use the "
+            "config.json that belongs to the weights"
+        )
+    if missing := sorted(map(str, report.get("missing_keys") or ())):
+        raise ConfigError(
+            f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as {missing[0]}, and "
+            "would be random; download the whole model"
+        )
     require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, max_positions)
