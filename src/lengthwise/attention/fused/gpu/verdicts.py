@@ -26,6 +26,7 @@ import torch
 
 from lengthwise import cache_folder
 from lengthwise.cache_folder import CacheError
+from lengthwise.child_processes import python_command
 from lengthwise.values import ConfigError
 
 BIASES = ("table", "segments", "many segments", "vectors", "sink", "prefix sum", "values")
