@@ -36,12 +36,16 @@ COMMANDS = {  # name: (required extras, description)
     "test": (["lab", "test"], "run the quick tests with pytest: about five minutes on two cores"),
     "test-medium": (["lab", "test"], "run the tests that take seconds: browsers, several processes, training"),
     "test-slow": (["lab", "test"], "run the slow tests: kills, every setting on every backend, large shapes"),
+    "test-newest": (["lab", "outside", "test"], "run the tests of other libraries' newest releases, in .venv-newest"),
     "mutants": (["lab", "test"], "break the source in many small ways and see whether the tests notice (--help)"),
     "check": (["dev", "lab", "test"], "check lint, formatting and types with ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
     "outside": (["lab", "outside"], "compare encodings with those of other libraries: lengthwise check --outside"),
     "docs": (["lab"], "check that links and commands in the documentation exist"),
 }
+LIBRARIES = ["transformers", "x-transformers", "fla-core", "peft"]  # test-newest upgrades them and torch
+TESTS_OF_LIBRARIES = ["tests/huggingface", "tests/reach", "tests/extend", "tests/cli/test_model.py",
+                      "tests/models/test_layer_settings.py", "tests/evaluation", "tests/conformance/test_outside.py"]  # fmt: skip
 OPTIONS = """\
 options (stored in the environment and used again by later calls):
   --torch cpu            on Linux: PyTorch's CPU build from PyTorch's own index, about 200 MB instead of gigabytes
@@ -50,7 +54,7 @@ options (stored in the environment and used again by later calls):
   --use-installed-torch  use the torch of the Python that runs dev.py (alias: --system-torch)
 
 environment variables:
-  LENGTHWISE_VENV        folder of the environment [default: .venv]
+  LENGTHWISE_VENV        folder of the environment [default: .venv]; test-newest appends -newest
   LENGTHWISE_INSTALLER   pip or uv [default: uv if it is on PATH, otherwise pip]"""
 
 
@@ -245,13 +249,26 @@ def pinned(name: str) -> str:
     return match[1]
 
 
-def set_up(extras: list[str], torch: str | None) -> Environment:
-    """Return the environment with `extras` installed. Do nothing if its stamp shows that they already are."""
-    environment = Environment(Path(os.environ.get("LENGTHWISE_VENV") or ROOT / ".venv").expanduser().absolute())
+def upgrade(command: list[str], torch: str) -> None:
+    """Install the newest releases of LIBRARIES, beyond the ranges of pyproject.toml, and of torch unless it is borrowed."""
+    if torch in TORCH_BUILDS:
+        install(command, ["--index-url", TORCH_INDEX + TORCH_BUILDS[torch], "--no-deps", "--upgrade", "torch"])
+    install(command, ["--upgrade", *LIBRARIES, *(["torch"] if torch == "default" else [])])
+
+
+def set_up(extras: list[str], torch: str | None, newest: bool = False) -> Environment:
+    """Return the environment with `extras` installed. Do nothing if its stamp shows that they already are.
+
+    `newest`: in an environment of its own and without constraints.txt, with newer releases of LIBRARIES and torch if there are.
+    """
+    folder = Path(os.environ.get("LENGTHWISE_VENV") or ROOT / ".venv").expanduser().absolute()
+    environment = Environment(folder.with_name(folder.name + "-newest") if newest else folder)
     known = environment.known()
     torch = torch or known.get("torch", "default")
     extras = sorted({*extras, *known.get("extras", [])})
     if environment.version and known == environment.facts(extras, torch):
+        if newest:
+            upgrade(installer(environment, torch), torch)
         return environment
     if environment.version and tuple(map(int, environment.version.split("."))) < OLDEST:
         stop(
@@ -271,9 +288,12 @@ def set_up(extras: list[str], torch: str | None) -> Environment:
     say(f"installing lengthwise[{','.join(extras)}] into {environment.folder} (the first time takes minutes)")
     if torch in TORCH_BUILDS and not environment.has_torch():
         # As an extra index, it would be searched for all other packages too.
-        install(command, ["--index-url", TORCH_INDEX + TORCH_BUILDS[torch], "--no-deps", "torch==" + pinned("torch")])
+        wanted = "torch" if newest else "torch==" + pinned("torch")
+        install(command, ["--index-url", TORCH_INDEX + TORCH_BUILDS[torch], "--no-deps", wanted])
     constraints = environment.folder / "constraints.txt" if torch == "installed" else ROOT / "constraints.txt"
-    install(command, ["-c", str(constraints), "-e", f".[{','.join(extras)}]"])
+    install(command, [*([] if newest else ["-c", str(constraints)]), "-e", f".[{','.join(extras)}]"])
+    if newest:
+        upgrade(command, torch)
     environment.remember(facts)
     return environment
 
@@ -442,7 +462,7 @@ def main(argv: list[str]) -> int:
             "\n".join(f"{name:20} {description}" for name, description in scripts.items()) or "there are no benchmarks"
         )
         return 0
-    environment = set_up(COMMANDS[command][0], torch)
+    environment = set_up(COMMANDS[command][0], torch, newest=command == "test-newest")
     python = str(environment.python)
     if command == "demo":
         become([python, "-m", "lengthwise", "run", "studies/quickstart.py", *rest], variables(environment))
@@ -456,6 +476,8 @@ def main(argv: list[str]) -> int:
         pytest(environment, "medium and not slow and not gpu", rest, more_than_cores=1)
     if command == "test-slow":
         pytest(environment, "slow and not gpu", rest)
+    if command == "test-newest":
+        pytest(environment, "not gpu", [*TESTS_OF_LIBRARIES, *rest])
     if command == "mutants":
         become([python, "tests/mutants.py", *rest], variables(environment))
     if command == "docs":

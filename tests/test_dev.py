@@ -322,8 +322,40 @@ def test_other_libraries_are_installed_only_to_be_asked(dev: Any, monkeypatch: p
     with pytest.raises(SystemExit, match="-m lengthwise check --outside alibi --json"):
         dev.main(["outside", "alibi", "--json"])
     assert dev.install.asked[0][-1] == ".[lab,outside]"
-    everything = {extra for name, (extras, _) in dev.COMMANDS.items() if name != "outside" for extra in extras}
-    assert "outside" not in everything
+    asking = [name for name, (extras, _) in dev.COMMANDS.items() if "outside" in extras]
+    assert asking == ["test-newest", "outside"]
+
+
+def test_newest_releases_have_an_environment_of_their_own(
+    dev: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is pinned there, and each call looks for newer releases of torch and of libraries beyond pyproject.toml's ranges."""
+    ran: list[list[str]] = []
+
+    def become(command: list[str], env: dict[str, str]) -> None:
+        ran.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr(dev, "become", become)
+    dev.set_up(["lab"], None)
+    index = ["--index-url", "https://download.pytorch.org/whl/cpu", "--no-deps"]
+    upgraded = [[*index, "--upgrade", "torch"], ["--upgrade", "transformers", "x-transformers", "fla-core", "peft"]]
+    expected = [[*index, "torch"], ["-e", ".[lab,outside,test]"], *upgraded]
+    for arguments in (["test-newest", "--torch", "cpu"], ["test-newest", "-k", "fox"]):
+        with pytest.raises(SystemExit):
+            dev.main(arguments)
+        assert dev.install.asked[1:] == expected
+        assert ran[-1][0] == str(dev.Environment(tmp_path / "venv-newest").python)
+        expected += upgraded
+    assert ran[-1][-2:] == ["-k", "fox"]
+    assert [part for part in dev.TESTS_OF_LIBRARIES if not (ROOT / part).exists()] == []
+    assert json.loads((tmp_path / "venv" / dev.STAMP).read_text())["extras"] == ["lab"]
+
+
+@pytest.mark.parametrize(("torch", "further"), [("default", ["torch"]), ("installed", [])])
+def test_the_newest_torch_is_that_of_the_options(dev: Any, torch: str, further: list[str]) -> None:
+    dev.set_up(["lab"], torch, newest=True)
+    assert dev.install.asked == [["-e", ".[lab]"], ["--upgrade", *dev.LIBRARIES, *further]]
 
 
 def test_benchmarks_are_listed(dev: Any, capsys: Any) -> None:
