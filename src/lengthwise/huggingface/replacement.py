@@ -21,6 +21,7 @@ from lengthwise.huggingface.embedded_positions import add_positions, current_mod
 from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.outdated_cache import can_be_outdated, prepare_inputs, require_current_cache
 from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
 from lengthwise.huggingface.own_settings import is_complete, require_written, with_own_settings
 from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
@@ -136,6 +137,10 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
     decoder.position_encodings = nn.ModuleList(modules).to(like.device)
     forms, combinations = EncodingCache(), Combinations()
+    if can_be_outdated([modules[parts[0]] for parts in parts_of_layer]):
+        replaced.hooks.append(layers[0].register_forward_pre_hook(require_current_cache, with_kwargs=True))
+        if hasattr(model, "prepare_inputs_for_generation"):
+            model.prepare_inputs_for_generation = partial(prepare_inputs, model)
     for layer, parts in zip(layers, parts_of_layer, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
         window = getattr(config, "sliding_window", None)
@@ -187,6 +192,7 @@ def unuse(model: Any) -> Any:
     for parent, name, original in replaced.modules:
         setattr(parent, name, original)
     del decoder.position_encodings, decoder._lengthwise_replaced, model.save_pretrained
+    vars(model).pop("prepare_inputs_for_generation", None)
     _set_implementation(model, replaced.implementation)
     return model
 
