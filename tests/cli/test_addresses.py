@@ -130,6 +130,20 @@ def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: st
 
 
 @pytest.mark.parametrize(
+    "address", ["postgresql://u:hunter2\udcff@h/d", "postgresql://h\udcff/d", "sqlite:///\udcff.db"]
+)
+def test_an_address_with_bytes_that_are_not_text(here: Call, place: Path, address: str) -> None:
+    """Python makes lone surrogates of them."""
+    ran = here("list", "runs", "--store", address)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "lengthwise: the address of the database is not UTF-8; write it in UTF-8, such as postgresql://user@host/name\n"
+    )
+    with pytest.raises(StoreError, match="the address of the database is not UTF-8"):
+        open_store(address)
+
+
+@pytest.mark.parametrize(
     "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d", "postgresql://u:hunter2@127.0.0.1:bad/db",
                 "postgresql://u:a@hunter2@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
                 "postgresql://u:hunter2@127.0.0.1:1/db?sslpassword=hunter2&nonsense=hunter2"]

@@ -63,18 +63,14 @@ def test_the_rows_of_a_bundle_are_of_one_moment(store: Store, meddle: Callable[[
         assert (len(runs), len(list(tables["scores"])), len(list(tables["curve"]))) == (3, 6, 3)
 
 
-def test_a_report_is_of_one_moment(
-    store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_is_of_one_moment(store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = repr(findings(store, "s"))
     monkeypatch.setattr(gather, "listing_times", after(gather.listing_times, meddle))
     assert repr(findings(store, "s")) == expected
     assert store.scores(KEYS) == []
 
 
-def test_an_export_is_of_one_moment(
-    store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_of_one_moment(store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = repr(columns.score_columns(store, "s"))
     possible_scores = columns.possible_scores
 

@@ -35,6 +35,12 @@ def connect(where: str | Path, create: bool, timeout: float) -> Database:
         require_no_address("the results folder", where)  # a URL that was converted to a path
         return SQLite.open_file(Path(where), create, timeout)
     try:
+        where.encode()
+    except (
+        UnicodeEncodeError
+    ):  # what Python makes of an argument's bytes that are no text; the address may have a password
+        raise StoreError(f"the address of the database is not UTF-8; write it in UTF-8, such as {EXAMPLE}") from None
+    try:
         url = make_url(where)
     except (ArgumentError, ValueError):  # such as a port that is not a number
         raise StoreError(f"the address must be a folder or a database URL such as {EXAMPLE}") from None
