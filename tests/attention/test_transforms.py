@@ -65,17 +65,18 @@ def second_derivative(**arguments: Any) -> Any:
     return gradient, torch.autograd.grad(gradient.square().sum(), x)[0]
 
 
-@pytest.mark.parametrize("backend", ["fused", "blocked"])
-def test_a_second_derivative_says_what_to_use(backend: str) -> None:
+@pytest.mark.parametrize("encoding", [None, encodings.KerpleLog(num_heads=4)], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("backend", ["fused", "blocked", "sdpa"])
+def test_a_second_derivative_says_what_to_use(backend: str, encoding: Any) -> None:
     if backend == "fused" and BACKENDS["fused"].no_gradients("cpu"):
         pytest.skip("no compiled kernel")
     with pytest.raises(
         NotImplementedError, match=f"^backend '{backend}' has no second derivative; use backend='reference'$"
     ):
-        second_derivative(backend=backend)
+        second_derivative(encoding=encoding, backend=backend)
     x = Q.clone().requires_grad_()
-    (first,) = torch.autograd.grad(attend(x, backend=backend).square().sum(), x, create_graph=True)
-    torch.testing.assert_close(first, second_derivative(backend="reference")[0])
+    (first,) = torch.autograd.grad(attend(x, encoding, backend=backend).square().sum(), x, create_graph=True)
+    torch.testing.assert_close(first, second_derivative(encoding=encoding, backend="reference")[0])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lengthwise import forms
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, OneDerivative, needs_rows
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import by_distance, piecewise_linear
 from lengthwise.span import Span
@@ -120,6 +120,12 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
+    if (
+        torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    ):  # with a graph, torch names the operator that has none
+        q, k, v = (OneDerivative.apply(SDPA.name, x) if x.requires_grad else x for x in (q, k, v))
+        if bias is not None and bias.requires_grad:
+            bias = OneDerivative.apply(SDPA.name, bias)
     if scale <= 0:  # torch would multiply the -inf of hidden keys by it
         q, scale = q * scale, 1.0
     if bias is None:
