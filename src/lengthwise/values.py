@@ -97,12 +97,13 @@ _ADDRESS = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _REST = r"""\S*?(?=["'`]?[.,;:)]*(?:\s|$))"""  # to the end of the word, without a closing quote and punctuation
-_SECRETS = (
-    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@{_REST}", re.DOTALL | re.IGNORECASE),
-    re.compile(rf"""[^\s:/'"`]{{1,200}}:\S*@{_REST}"""),
-    re.compile(
-        rf"""[^\s"'`]{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|{_REST})""", re.IGNORECASE
-    ),  # to the closing quote
+_SECRETS = (  # each with a text that it has; without that, searching a long text would take minutes
+    ("@", re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@{_REST}", re.DOTALL | re.IGNORECASE)),
+    ("@", re.compile(rf"""[^\s:/'"`]{{1,200}}:\S*@{_REST}""")),
+    (  # to the closing quote
+        "=",
+        re.compile(rf"""[^\s"'`]{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|{_REST})""", re.IGNORECASE),
+    ),
 )
 
 
@@ -163,8 +164,8 @@ def require_address(name: str, value: object) -> None:
 def without_secrets(text: str) -> str:
     """Return `text` with `***` in place of addresses that may contain a password. `EXAMPLE` stays."""
     parts = text.split(EXAMPLE)
-    for secret in _SECRETS:
-        parts = [secret.sub("***", part) for part in parts]
+    for needed, secret in _SECRETS:
+        parts = [secret.sub("***", part) if needed in part else part for part in parts]
     return EXAMPLE.join(parts)
 
 

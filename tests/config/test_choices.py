@@ -18,6 +18,7 @@ from lengthwise.config import (
 from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Randomized, Shift
 from lengthwise.tasks import TASKS, Copy
+from lengthwise.values import without_secrets
 from tests.config.example_run import run
 
 
@@ -161,6 +162,26 @@ def test_a_pattern_goes_through_json_and_has_a_key_of_its_own() -> None:
 def test_a_pattern_that_cannot_be(word: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ENCODINGS.parse(word)
+
+
+@pytest.mark.timeout(30)
+def test_a_pattern_with_far_too_many_layers_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="a pattern must have at most 1,000 layers") as refused:
+        ENCODINGS.parse("+".join(["fire"] * 20_001))
+    message = str(refused.value)
+    assert without_secrets(message) == message and len(message) < 200
+    assert without_secrets("a+" * 50_000) == "a+" * 50_000  # of another message that repeats such a text
+
+
+def test_equal_layers_of_a_pattern_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse_layer = type(ENCODINGS).parse_layer
+    monkeypatch.setattr(
+        type(ENCODINGS), "parse_layer", lambda self, text: parsed.append(text) or parse_layer(self, text)
+    )
+    choice = ENCODINGS.parse("+".join(["rope", "nope", "rope*2"] * 10 + ["nope"]))
+    assert parsed == ["rope", "nope"]
+    assert len(choice.layers) == 41
 
 
 def test_a_pattern_longer_than_the_model_is_refused_where_a_layer_would_be_lost() -> None:

@@ -376,9 +376,14 @@ class Registry:
                 raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
             counts = [int(m[2][:9]) if m else 1 for m in matches]
             if sum(counts) > 1000 or not all(counts):
-                raise ConfigError(f"{text!r}: a pattern must have at most 1,000 layers, and each encoding at least 1")
-            choices = [self.parse_layer(m[1] if m else p) for p, m in zip(parts, matches, strict=True)]
-            return alternate(*(choice for choice, count in zip(choices, counts, strict=True) for _ in range(count)))
+                raise ConfigError(
+                    f"{text!r:.100}: a pattern must have at most 1,000 layers, and each encoding at least 1"
+                )
+            layers = [m[1] if m else p for p, m in zip(parts, matches, strict=True)]
+            choices = {layer: self.parse_layer(layer) for layer in dict.fromkeys(layers)}
+            return alternate(
+                *(choices[layer] for layer, count in zip(layers, counts, strict=True) for _ in range(count))
+            )
         return self.parse_layer(text)
 
     def parse_layer(self, text: str) -> Choice:
