@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.new_folder import new_folder
+from lengthwise.new_folder import new_folder, require_new
+from lengthwise.values import ConfigError
 
 WRITER = "import sys, time; from lengthwise.new_folder import new_folder\n"
 WRITER += "with new_folder(sys.argv[1]) as draft: (draft / 'part').touch(); print(flush=True); time.sleep(60)"
@@ -57,3 +58,8 @@ def test_a_folder_has_the_permissions_that_the_umask_leaves(umask: int, mode: in
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
+
+
+def test_a_name_with_bytes_that_are_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--out must be a path in UTF-8, got '.*model\\udcff'; name another folder"):
+        require_new(tmp_path / "model\udcff")

@@ -19,6 +19,12 @@ def require_new(folder: str | Path, option: str = "--out", fix: str = "") -> Pat
     if not str(folder).strip():
         raise ConfigError(f"{option} is empty; name a folder")
     path = Path(folder)
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:  # bytes that are no text, in which safetensors and tokenizers write no files
+        raise ConfigError(
+            f"{option} must be a path in UTF-8, got {str(path.absolute())!r}; name another folder"
+        ) from None
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists, and nothing is overwritten; {fix or 'name another folder, or delete it'}")
     parent = path.absolute().parent
