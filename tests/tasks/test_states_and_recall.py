@@ -1,10 +1,13 @@
 """Recall, Permutations and Counting: their answers, computed again from the words, and what they refuse."""
 
+import itertools
 from collections import Counter
 
 import pytest
 
 from lengthwise.config import ConfigError, choose
+from lengthwise.evaluation import untrained
+from lengthwise.metrics import Metric
 from lengthwise.tasks import Counting, Permutations, Recall, generator
 
 
@@ -28,6 +31,79 @@ def test_the_value_is_that_of_the_key(length):
 def test_the_pair_at_a_depth(depth, place):
     for question, _ in drawn(Recall(depth=depth), 9, 20):
         assert question[:-2:2].index(question[-1]) == place
+
+
+@pytest.mark.parametrize(
+    ("depth", "places"),
+    [(0.5, [0, 1, 1, 2, 2, 3, 3, 4]), (0.25, [0, 0, 1, 1, 1, 1, 2, 2]), (0.7, [0, 1, 1, 2, 3, 4, 4, 5])],
+)
+def test_halves_between_two_pairs_are_rounded_up(depth, places):
+    """0.5 is always the later of two middle pairs, and 0.7 * 5 is 3.5, which floating-point numbers may miss."""
+    for length, place in enumerate(places, 1):
+        for question, _ in drawn(Recall(keys=20, values=5, depth=depth), length, 3):
+            assert question[:-2:2].index(question[-1]) == place, length
+    for question, _ in drawn(Recall(depth=0.58), 26, 3):  # 0.58 * 25 is 14.5
+        assert question[:-2:2].index(question[-1]) == 15
+
+
+def beside(task, length, count=400):
+    return task.pairs(batch := task.examples(0, count, length)), untrained.baseline_scores(task, batch, [length])
+
+
+@pytest.mark.parametrize(("length", "wanted"), [(1, 1.0), (2, 0.53125), (8, 0.2577), (64, 0.1231)])
+def test_the_most_frequent_value_needs_no_key(length, wanted):
+    """The last two numbers are means of 400,000 sequences of uniform values, drawn without the task."""
+    pairs, curves = beside(Recall(keys=64, values=16, depth=None), length, 2000)
+    share = 0.0
+    for question, answer in pairs:
+        often = Counter(question[1:-2:2])
+        best = [value for value, count in often.items() if count == max(often.values())]
+        share += (answer[0] in best) / len(best)
+    assert curves["most frequent value"][length] == pytest.approx(share / len(pairs), rel=1e-5)
+    assert share / len(pairs) == pytest.approx(wanted, abs=0.03)
+
+
+def test_a_subclass_with_another_metric_has_no_baselines():
+    for make in (Recall, Permutations):
+        other = type(f"Other{make.__name__}", (make,), {"metric": Metric(name="own", better="higher")})
+        assert make(**({"moves": "swaps"} if make is Permutations else {})).baselines()
+        assert other(**({"moves": "swaps"} if make is Permutations else {})).baselines() == []
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 7])
+def test_the_likeliest_product_of_swaps(length):
+    """All sequences of swaps of four elements are multiplied, and the most frequent product is compared."""
+    swaps = ["2134", "1324", "1243"]
+    products = Counter()
+    for moves in itertools.product(swaps, repeat=length):
+        arrangement = "1234"
+        for move in moves:
+            arrangement = "".join(arrangement[int(place) - 1] for place in move)
+        products[arrangement] += 1
+    most = max(products.values())
+    pairs, curves = beside(Permutations(elements=4, moves="swaps"), length, 3000)
+    shares = [
+        sum(answer == [product] for _, answer in pairs) / len(pairs) for product, n in products.items() if n == most
+    ]
+    assert any(curves["likeliest product"][length] == pytest.approx(share, rel=1e-5) for share in shares)
+    if length == 7:
+        assert curves["likeliest product"][length] == pytest.approx(most / 3**length, abs=0.03)
+
+
+@pytest.mark.parametrize(("moves", "answer"), [("all", "last"), ("swaps", "all"), ("all", "all")])
+def test_other_products_have_no_likeliest(moves, answer):
+    names = [baseline.name for baseline in Permutations(moves=moves, answer=answer).baselines()]
+    assert names == ["constant answer"]
+
+
+def test_numbers_of_many_questions_are_more_frequent_in_a_short_test():
+    """As the docstring of Counting says. The constant answer scores what the most frequent number has."""
+    pairs, curves = beside(Counting(symbols=2), 12)
+    numbers = Counter("".join(answer) for _, answer in pairs)
+    assert len(pairs) == 400
+    assert numbers.most_common(1) == [("6", 58)]
+    assert numbers["12"] == 0
+    assert curves["constant answer"][12] == 58 / 400
 
 
 def test_every_pair_is_asked_for_equally_often():

@@ -20,6 +20,7 @@ SHORT_NAMES = {  # of baselines, in the chart's margin
     "3 nearest neighbours": "3 neighbours",
     "best constant label": "best constant",
     "constant answer": "constant",
+    "most frequent value": "frequent value",
 }
 HEIGHT = 360
 
