@@ -32,7 +32,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/"  # PyTorch's own index; used o
 TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
 COMMANDS = {  # name: (required extras, description)
-    "demo": (["lab"], "train seven encodings and write a report: lengthwise run studies/quickstart.py"),
+    "demo": (["lab"], "train seven encodings and write a report: lengthwise run quickstart"),
     "test": (["lab", "test"], "run the quick tests with pytest: about five minutes on two cores"),
     "test-medium": (["lab", "test"], "run the tests that take seconds: browsers, several processes, training"),
     "test-slow": (["lab", "test"], "run the slow tests: kills, every setting on every backend, large shapes"),
@@ -465,7 +465,7 @@ def main(argv: list[str]) -> int:
     environment = set_up(COMMANDS[command][0], torch, newest=command == "test-newest")
     python = str(environment.python)
     if command == "demo":
-        become([python, "-m", "lengthwise", "run", "studies/quickstart.py", *rest], variables(environment))
+        become([python, "-m", "lengthwise", "run", "quickstart", *rest], variables(environment))
     if command == "bench":
         become([python, f"benchmarks/{rest[0]}.py", *rest[1:]], variables(environment))
     if command == "outside":

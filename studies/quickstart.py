@@ -8,7 +8,7 @@ NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second be
 per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE
 still copy some sequences of 16 symbols, ALiBi few, and the others none from 10 to 12 symbols on.
 Cost: about five minutes on two idle CPU cores.
-Command: lengthwise run studies/quickstart.py
+Command: lengthwise run quickstart
 
 Models this small, trained this briefly, show which encodings fail, but not by how much. Every encoding has its default settings.
 """
@@ -25,7 +25,7 @@ study = Study(
         "the length, ALiBi few, the others none."
     ),
     cost="about 5 minutes on 2 idle CPU cores",
-    command="lengthwise run studies/quickstart.py",
+    command="lengthwise run quickstart",
     runs=grid(
         encodings=["nope", "sinusoidal", "rope", "alibi", "t5", "kerple-log", "fire"],
         tasks=["text", "copy"],

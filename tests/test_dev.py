@@ -308,7 +308,7 @@ def test_a_repeated_call_goes_on_at_once(dev: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(dev, "become", become)
     dev.set_up(["lab"], None)
     start = time.perf_counter()
-    with pytest.raises(SystemExit, match=r"-m lengthwise run studies/quickstart\.py --steps 5"):
+    with pytest.raises(SystemExit, match=r"-m lengthwise run quickstart --steps 5"):
         dev.main(["demo", "--steps", "5"])
     assert time.perf_counter() - start < 2
     assert len(dev.install.asked) == 1

@@ -15,7 +15,7 @@ length, where nothing is right. At 8 rows, a third more than in training, AxialR
 axes help, but only a little beyond the training length: rows that were never trained have new angles. FIRE (0.15 and 0.02 at 6
 rows) and NoPE (0 and 0.01) have not learned the task in 2,000 steps, against the expectation.
 Cost: about 5 minutes of one CPU core.
-Command: lengthwise run studies/axes/small.py
+Command: lengthwise run axes/small
 """
 
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig, choose
@@ -37,7 +37,7 @@ def study(seeds: int = 2, steps: int = 2000) -> Study:
             "examples, and consecutive positions in less than a fifth."
         ),
         cost="about 5 minutes of 1 CPU core",
-        command="lengthwise run studies/axes/small.py",
+        command="lengthwise run axes/small",
         runs=(
             *grid(["axialrope", "ropemixed"], [TASK], seeds, model=MODEL, training=training, positions=[choose(Grid)]),
             *grid(["rope", "nope", "fire"], [TASK], seeds, model=MODEL, training=training),

@@ -12,7 +12,7 @@ length is one of a model that has learned with models that have not, which one l
 1.00 at 8 digits and 0.07 and 0.53 at 12, less than expected on average (0.30), and at most 0.03 at 18 and 24. With
 1,000 more steps, seed 100 has 0.27 at 12 digits and 0.21 at 18.
 Cost: about 10 minutes of one CPU core.
-Command: lengthwise run studies/coupling/small.py
+Command: lengthwise run coupling/small
 
 Source: Cho et al. 2024, "Position Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure".
 Differs, besides the size: here the number of digits of the longer number is uniform in training, and the sizes of both numbers
@@ -41,7 +41,7 @@ def study(seeds: int = 2, steps: int = 3000) -> Study:
             "positions at most 5 % are right at 8 digits and none from 12 digits on."
         ),
         cost="about 10 minutes of 1 CPU core",
-        command="lengthwise run studies/coupling/small.py",
+        command="lengthwise run coupling/small",
         runs=(
             *grid([table], [TASK], seeds, model=MODEL, training=training, positions=[COUPLED]),
             *grid(["learned:max_length=80", "nope", "rope"], [TASK], seeds, model=MODEL, training=training),

@@ -57,7 +57,7 @@ training and with another base. Nobody should choose an encoding by the small di
 several encodings have not learned some tasks.
 Cost: 110 minutes of two CPU cores that other work shared, and about 70 minutes of processor time on each (estimated).
 LieRE's 28 of the 1,260 runs were added by a second call of the same command, when LieRE joined the library.
-Command: lengthwise run studies/encodings_2026/small.py --workers 2
+Command: lengthwise run encodings_2026/small --workers 2
 """
 
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ from lengthwise.store import Store
 from lengthwise.studies import Study, best_runs, continued, grid
 from lengthwise.tasks import Addition, Copy, Counting, Permutations, Recall, Text
 
-COMMAND = "lengthwise run studies/encodings_2026/small.py --workers 2"
+COMMAND = "lengthwise run encodings_2026/small --workers 2"
 FACTOR = 8  # the longest evaluation, in training lengths
 RATES = (1e-3, 4e-3)
 RATE_SEED = 100  # of the stage that chooses the learning rates, and of nothing else

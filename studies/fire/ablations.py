@@ -16,7 +16,7 @@ eq. 22 is significantly worse at 64 and 128 bytes, by 0.05 and 0.03 nats per byt
 ReLU at short lengths in Table 5, is equal to it here. With the same targets at every length, every variant gets worse beyond
 the training length, also FIRE. Every score: benchmarks/results/study-fire-ablations.json; a table: docs/log.md.
 Cost: about an hour of two CPU cores (24 trainings of 1,000 steps).
-Command: lengthwise run studies/fire/ablations.py --set text=FOLDER
+Command: lengthwise run fire/ablations --set text=FOLDER
 
 Options: `text`: a file, a folder or a prepared corpus; default: the docstrings of Python's standard library. `seeds`: the number of
 seeds. `scale`: laptop, or paper (125 million parameters, 2,048 tokens, 600,000 steps).
@@ -82,7 +82,7 @@ def study(text: str = "python:docstrings", seeds: int = 3, scale: str = "laptop"
             "variants do not differ significantly."
         ),
         cost="about an hour of 2 CPU cores" if scale == "laptop" else "8 trainings of 600,000 steps: a cluster",
-        command="lengthwise run studies/fire/ablations.py",
+        command="lengthwise run fire/ablations",
         runs=grid(VARIANTS, [chosen], seeds, training=training, model=model),
         evaluation=evaluation(lengths, tokens, ()),
         published={**TABLES, "scores": {chosen.label: {name: sum(pair) / 2 for name, pair in LONGER.items()}}},

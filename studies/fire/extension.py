@@ -26,7 +26,7 @@ after 10 %, with norms 2.29; at four times 2.49, 2.40 and 2.39. So it is better 
 shares of the paper are shares of billions of tokens. The temperature changes nothing (less than 0.01).
 Cost: about 35 minutes of two CPU cores (3 trainings of 1,000 steps, 36 evaluations, 24 fine-tunings of 100 steps, and 9
 recalibrations).
-Command: lengthwise run studies/fire/extension.py --set text=FOLDER
+Command: lengthwise run fire/extension --set text=FOLDER
 
 Options: `text`: a file, a folder or a prepared corpus; default: the docstrings of Python's standard library. `seeds`: the number of
 seeds. `factor`: how many times the training length is fine-tuned.
@@ -66,7 +66,7 @@ def study(text: str = "python:docstrings", seeds: int = 3, factor: int = 4) -> S
             "(DroPE), the model is better than RoPE there after 10 % of the training, and worse at the training length after 2 %."
         ),
         cost="about 35 minutes of 2 CPU cores",
-        command="lengthwise run studies/fire/extension.py",
+        command="lengthwise run fire/extension",
         runs=(
             *base,
             *continued(base, [*methods, *MAPS], steps=0),

@@ -6,7 +6,7 @@ context by more than in small.py, and the gap between them and ALiBi grows; RoPE
 before.
 Outcome: not run yet.
 Cost: about 16 hours of two CPU cores (60 trainings of 10,000 steps).
-Command: lengthwise run studies/fire/medium.py --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
+Command: lengthwise run fire/medium --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
 
 Options: those of small.py.
 """
@@ -26,7 +26,7 @@ def study(
             "grows. RoPE and sinusoidal fail beyond the training length as before."
         ),
         cost="about 16 hours of 2 CPU cores",
-        command="lengthwise run studies/fire/medium.py",
+        command="lengthwise run fire/medium",
         texts=(prose, latex, code),
         seeds=seeds,
         steps=10_000,

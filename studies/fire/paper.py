@@ -5,7 +5,7 @@ Expectation (the paper's): FIRE has the lowest cross-entropy at all lengths beyo
 tokens is 21.24 with FIRE and 23.52 with KERPLE (3.06 and 3.16 nats per token); the curves of other encodings are only plotted.
 Outcome: not run here.
 Cost: 600,000 steps of 256 sequences for each of 11 models of a size: a cluster.
-Command: lengthwise run studies/fire/paper.py --set corpus=FOLDER --device cuda
+Command: lengthwise run fire/paper --set corpus=FOLDER --device cuda
 
 Options:
 - `corpus`: C4, prepared with `lengthwise tokenize`. `arxiv`, `github`: prepared with the same tokenizer; omitted if empty.
@@ -52,7 +52,7 @@ def study(
         question=QUESTION,
         expectation="FIRE has the lowest cross-entropy at all lengths beyond the training length.",
         cost="600,000 steps of 256 sequences for each of 10 models: a cluster",
-        command="lengthwise run studies/fire/paper.py --device cuda",
+        command="lengthwise run fire/paper --device cuda",
         runs=runs(corpus, training, model, seeds, chunk=8192, encodings=ENCODINGS),
         evaluation=evaluation((512, 1024, 2048, 4096, 8192), 4_194_304, filter(None, (arxiv, github))),
     )

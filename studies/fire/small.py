@@ -18,7 +18,7 @@ fine-tuning is far worse than RoPE at the training length, as expected (3.87). O
 their scores (KERPLE, Sandwich, ALiBi) or lose them (T5, sinusoidal, RoPE); the models were trained on prose, and most neighbours
 in these orderings do not differ significantly. Every score: benchmarks/results/study-fire-small.json; a table: docs/log.md.
 Cost: about an hour and a half of two CPU cores (60 trainings of 1,000 steps, and 6 evaluations of RoPE with PI).
-Command: lengthwise run studies/fire/small.py --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
+Command: lengthwise run fire/small --set prose=FOLDER --set latex=FOLDER --set code=FOLDER
 
 Options: `prose`, `latex` and `code` are files, folders or prepared corpora (`lengthwise tokenize`). Without them, the texts are the
 docstrings, the manual and the source of Python's standard library, which every machine has; then all domains are about Python.
@@ -42,7 +42,7 @@ def study(
             "byte."
         ),
         cost="about an hour and a half of 2 CPU cores",
-        command="lengthwise run studies/fire/small.py",
+        command="lengthwise run fire/small",
         texts=(prose, latex, code),
         seeds=seeds,
         steps=1000,

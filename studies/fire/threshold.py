@@ -13,7 +13,7 @@ Outcome: L of 512 and 1,024 are ahead at twice the training length and beyond, o
 than expected (trained at 64 bytes, scored at 2,048: 1.66 nats per byte with L = 1,024, 2.10 with T/16). On copying 2T is no better
 than T, which was not expected. Every score: benchmarks/results/study-fire-threshold.json; the tables: docs/log.md.
 Cost: about half an hour of two CPU cores (93 runs).
-Command: lengthwise run studies/fire/threshold.py
+Command: lengthwise run fire/threshold
 
 A copy of n symbols has 2n + 2 tokens, so T is 18 and 34 tokens for 8 and 16 symbols; positions count tokens. The text is
 Python's own manual, docstrings and source.
@@ -47,7 +47,7 @@ study = Study(
         "are clearly ahead of T/4 and T/16 just beyond the training length; all are equal at the training length."
     ),
     cost="about half an hour of 2 CPU cores",
-    command="lengthwise run studies/fire/threshold.py",
+    command="lengthwise run fire/threshold",
     runs=(
         *(run for length, training in COPY.items() for run in runs("copy", training, 2 * length + 2, seeds=5)),
         *(run for length, training in TEXT.items() for run in runs("text", training, length, seeds=3)),

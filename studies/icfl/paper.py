@@ -7,7 +7,7 @@ and NoPE degrade beyond 50 examples; no encoding learns parities. For conjunctio
 another function than the one that x was balanced for, so that a constant label is right in 0.93 of all cases. Here one function
 does both, and the `mismatched_balance` shift evaluates the published way as well.
 Cost: 288 trainings of a model of 17 million parameters, 50,000 steps each: some hours each on one GPU.
-Command: lengthwise run studies/icfl/paper.py --device cuda
+Command: lengthwise run icfl/paper --device cuda
 """
 
 from thesis import BOOLEAN, ENCODINGS, PAPER, REGRESSION, paper_evaluation, paper_training
@@ -40,7 +40,7 @@ study = Study(
         "PI and YaRN at once, and NoPE too. Parities are not learned."
     ),
     cost="288 trainings of 50,000 steps, some hours each on one GPU",
-    command="lengthwise run studies/icfl/paper.py --device cuda",
+    command="lengthwise run icfl/paper --device cuda",
     runs=grid(
         ENCODINGS,
         [*REGRESSION, *BOOLEAN],

@@ -3,7 +3,7 @@
 Question: does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?
 Expectation (theirs, plots only): size lowers the error up to 50 examples and does not change where an encoding fails.
 Cost: 75 trainings of 50,000 steps, some hours each on one GPU.
-Command: lengthwise run studies/icfl/scale.py --device cuda
+Command: lengthwise run icfl/scale --device cuda
 """
 
 from thesis import ENCODINGS, MODELS, paper_evaluation, paper_training
@@ -18,7 +18,7 @@ study = Study(
     question="Does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?",
     expectation="Size lowers the error up to 50 examples and does not change where an encoding fails.",
     cost="75 trainings of 50,000 steps, some hours each on one GPU",
-    command="lengthwise run studies/icfl/scale.py --device cuda",
+    command="lengthwise run icfl/scale --device cuda",
     runs=(
         *(
             run

@@ -15,7 +15,7 @@ numbers: docs/log.md. A second full run, on another processor, has the same outc
 0.42 from 0.28, NoPE 0.76 from 0.35, PI, YaRN and RoPE 2.9, 1.9 and 1.5, dynamic NTK 0.29 from 0.07; FIRE's accuracy 0.91 to
 0.96 from 0.80 to 0.85. All its scores: benchmarks/results/study-icfl-small.json.
 Cost: 25 minutes on two CPU cores.
-Command: lengthwise run studies/icfl/small.py
+Command: lengthwise run icfl/small
 
 Sizes and numbers of steps were chosen with seed 0 of NoPE, which is not among the seeds here. So it was known before the
 expectation was written that NoPE's error on linear regression keeps falling up to four times the training length.
@@ -42,7 +42,7 @@ study = Study(
         "better than RoPE, dynamic NTK and dynamic YaRN are in between, and RoPE, PI and YaRN are worse than at 12."
     ),
     cost="25 minutes on 2 CPU cores",
-    command="lengthwise run studies/icfl/small.py",
+    command="lengthwise run icfl/small",
     runs=grid(
         ENCODINGS,
         CLASSES,

@@ -6,7 +6,7 @@ training length; with RoPE a few hundred tokens later; with T5's bias it stays f
 it stays flat or falls up to 16,000 tokens.
 Outcome: not run yet.
 Cost: laptop: about an hour of two CPU cores (24 trainings of 1,000 steps); paper: a GPU for some days.
-Command: lengthwise run studies/lecture/extrapolation.py --set text=FOLDER
+Command: lengthwise run lecture/extrapolation --set text=FOLDER
 
 Options: `text`: a file, a folder or a prepared corpus with documents of at least 16,384 bytes or tokens; default: the source of
 Python's standard library. `seeds`: the number of seeds. `scale`: laptop, or paper (16 layers of width 1,024, as Press et al. 2022).
@@ -36,7 +36,7 @@ def study(text: str = "python:source", seeds: int = 3, scale: str = "laptop") ->
             "training length on, and ALiBi not up to 16,384."
         ),
         cost="about an hour of 2 CPU cores" if scale == "laptop" else "some days of a GPU",
-        command="lengthwise run studies/lecture/extrapolation.py",
+        command="lengthwise run lecture/extrapolation",
         runs=tuple(
             run
             for length in (512, 1024)

@@ -4,7 +4,7 @@ Question: which position encodings carry out commands and nested functions that 
 Expectation (theirs): on SCAN, NoPE and T5 are far ahead of ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are similar.
 Outcome: none yet; these runs have not been trained.
 Cost: 30 trainings of a model of 85 million parameters, 40,000 steps (PCFG 60,000): some hours each on one GPU.
-Command: lengthwise run studies/nope/classic.py --device cuda
+Command: lengthwise run nope/classic --device cuda
 
 Every test question beyond the training length is evaluated once, as in the published scores; their number differs by length (3,232
 of PCFG have 9 functions, one has 35). Models train on all training examples for several epochs: 15,547 of SCAN (theirs 15,997),
@@ -21,7 +21,7 @@ study = Study(
     question="Which position encodings carry out commands and nested functions that are longer than any in training?",
     expectation="On SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are alike.",
     cost="30 trainings of 40,000 to 60,000 steps, some hours each on one GPU",
-    command="lengthwise run studies/nope/classic.py --device cuda",
+    command="lengthwise run nope/classic --device cuda",
     runs=grid(
         ENCODINGS,
         ["scan:split=tr25", "pcfg"],

@@ -4,7 +4,7 @@ Question: which position encodings calculate and reason on inputs up to twice as
 Expectation (theirs): NoPE and T5 lead, all fall fast; parity and summation stay near chance beyond training.
 Outcome: none yet; these runs have not been trained.
 Cost: 105 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
-Command: lengthwise run studies/nope/mathematical.py --device cuda
+Command: lengthwise run nope/mathematical --device cuda
 
 For these tasks only plots are published, so the only published numbers beside ours are mean reciprocal ranks over all their tasks.
 Shortest lengths: 4, the default of their scripts (parity 3, addition 1); the actual ones are not recorded.
@@ -23,7 +23,7 @@ study = Study(
     question="Which position encodings calculate and reason on inputs up to twice as long as any in training?",
     expectation="NoPE and T5 lead, all fall fast; parity and summation stay near chance beyond training.",
     cost="105 trainings of 40,000 steps, some hours each on one GPU",
-    command="lengthwise run studies/nope/mathematical.py --device cuda",
+    command="lengthwise run nope/mathematical --device cuda",
     runs=grid(
         ENCODINGS,
         TASKS,

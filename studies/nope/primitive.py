@@ -4,7 +4,7 @@ Question: which position encodings copy and reverse sequences up to twice as lon
 Expectation (theirs): NoPE and T5 go furthest, ALiBi less far, Rotary and sinusoidal fail at the first longer length.
 Outcome: none yet; these runs have not been trained. For models that a laptop can train, see small.py.
 Cost: 120 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
-Command: lengthwise run studies/nope/primitive.py --device cuda
+Command: lengthwise run nope/primitive --device cuda
 
 Differences from the published runs are described in kazemnejad.py. In addition, their tokenizer lost one of a hundred symbols.
 """
@@ -33,7 +33,7 @@ study = Study(
     question="Which position encodings copy and reverse sequences up to twice as long as any in training?",
     expectation="NoPE and T5 go furthest, ALiBi less far; Rotary and sinusoidal fail at the first longer length.",
     cost="120 trainings of 40,000 steps, some hours each on one GPU",
-    command="lengthwise run studies/nope/primitive.py --device cuda",
+    command="lengthwise run nope/primitive --device cuda",
     runs=grid(ENCODINGS, TASKS, SEEDS, model=PAPER, training=paper_training(2, 20)),
     evaluation=EvaluationConfig(lengths=(5, 10, 15, 20, *range(21, 41)), examples=500),
     published=published(

@@ -4,7 +4,7 @@ Question: does working step by step help a model to longer inputs, in which form
 Expectation (theirs): it helps on addition alone; the format matters, and no encoding gains from all of them.
 Outcome: none yet; these runs have not been trained.
 Cost: about 800 trainings of a model of 85 million parameters, 40,000 steps each; their 870 took 6 to 15 hours each on one GPU.
-Command: lengthwise run studies/nope/scratchpads.py --device cuda
+Command: lengthwise run nope/scratchpads --device cuda
          lengthwise probe attended-distance --study "nope: scratchpads" --task addition:scratchpad=full      (figure 7)
 
 Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no variables, so
@@ -36,7 +36,7 @@ study = Study(
     question="Does working step by step help a model to longer inputs, in which format, and with which encoding?",
     expectation="It helps on addition alone; the format matters, and no encoding gains from all of them.",
     cost="about 800 trainings of 40,000 steps, many hours each on one GPU",
-    command="lengthwise run studies/nope/scratchpads.py --device cuda",
+    command="lengthwise run nope/scratchpads --device cuda",
     runs=grid(
         ENCODINGS,
         [

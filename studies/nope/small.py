@@ -16,7 +16,7 @@ Differences from the published runs besides the size: examples are new at every 
 whereas theirs are a fixed set of 100,000 (25.6 epochs) in batches of mixed lengths; no dropout; the last checkpoint.
 Size and number of steps were chosen with seed 0, which is not among the seeds here.
 Cost: 12 minutes on two idle CPU cores (60 runs, two workers); 37 minutes on two cores under other load.
-Command: lengthwise run studies/nope/small.py
+Command: lengthwise run nope/small
 """
 
 from kazemnejad import ENCODINGS, SMALL, published, small_training
@@ -40,7 +40,7 @@ study = Study(
         "the first longer length everywhere."
     ),
     cost="about 12 minutes on 2 idle CPU cores, 37 on 2 that others use too",
-    command="lengthwise run studies/nope/small.py",
+    command="lengthwise run nope/small",
     runs=grid(ENCODINGS, TASKS, seeds=[1, 2, 3], model=SMALL, training=small_training(2, 10, steps=1500)),
     evaluation=EvaluationConfig(lengths=(6, 10, *range(11, 21)), examples=200),
     published=published(

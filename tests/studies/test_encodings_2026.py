@@ -44,7 +44,7 @@ def stages() -> tuple[Study, Study]:
 @pytest.mark.parametrize("path", [FILE, STUDIES / "coupling" / "small.py"], ids=str)
 def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
-    text, command = path.read_text(), f"lengthwise run studies/{path.parent.name}/small.py"
+    text, command = path.read_text(), f"lengthwise run {path.parent.name}/small"
     for words in ("Question:", "Expectation", "Outcome", "Cost:", f"Command: {command}"):
         assert words in text
     assert study.expectation

@@ -15,7 +15,7 @@ FILES = [path for path in FILES if path.stem != "language_modelling"]
 def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
     study.check()
-    text, name = path.read_text(), f"lengthwise run studies/{path.parent.name}/{path.name}"
+    text, name = path.read_text(), f"lengthwise run {path.parent.name}/{path.stem}"
     for words in ("Question:", "Expectation", "Outcome:", "Cost:", f"Command: {name}"):
         assert words in text
     assert study.expectation

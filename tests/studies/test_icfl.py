@@ -25,11 +25,11 @@ def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
     study.check()
     text = path.read_text()
-    for words in ("Question:", "Expectation", "Cost:", f"Command: lengthwise run studies/icfl/{path.name}"):
+    for words in ("Question:", "Expectation", "Cost:", f"Command: lengthwise run icfl/{path.stem}"):
         assert words in text
     assert study.expectation
     assert study.cost
-    assert f"lengthwise run studies/icfl/{path.name}" in study.command
+    assert f"lengthwise run icfl/{path.stem}" in study.command
     assert {run.label for run in study.runs} >= EIGHT
     assert len({run.seed for run in study.runs}) == 3
     assert all(study.evaluation_of(run).prompt == 8 * run.training.train_length for run in study.runs)

@@ -30,7 +30,7 @@ def test_the_quickstart_is_a_study() -> None:
     assert study.question
     assert study.expectation
     assert study.cost
-    assert study.command == "lengthwise run studies/quickstart.py"
+    assert study.command == "lengthwise run quickstart"
 
 
 def test_a_study_may_import_its_neighbours(study_file: Callable[..., Path], tmp_path: Path) -> None:

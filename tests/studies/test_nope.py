@@ -30,11 +30,11 @@ def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
     study.check()
     text = path.read_text()
-    for words in ("Question:", "Expectation", "Outcome:", "Cost:", f"Command: lengthwise run studies/nope/{path.name}"):
+    for words in ("Question:", "Expectation", "Outcome:", "Cost:", f"Command: lengthwise run nope/{path.stem}"):
         assert words in text
     assert study.expectation
     assert study.cost
-    assert f"lengthwise run studies/nope/{path.name}" in study.command
+    assert f"lengthwise run nope/{path.stem}" in study.command
     labels = {run.label for run in study.runs}
     assert labels == {"NoPE", "T5", "ALiBi", "RoPE(rotary_fraction=0.25)", "Sinusoidal"}
     assert len({run.seed for run in study.runs}) == 3

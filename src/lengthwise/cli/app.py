@@ -14,7 +14,7 @@ app = App(
     help_format="plaintext",
     help_epilogue=(
         "First steps: lengthwise list encodings; lengthwise sample copy --length 5;\n"
-        "lengthwise run studies/quickstart.py. Help for a command: lengthwise run --help"
+        "lengthwise run quickstart. Help for a command: lengthwise run --help"
     ),
     version=lengthwise.__version__,
     suppress_keyboard_interrupt=False,  # `main` prints how to continue
@@ -23,6 +23,7 @@ app = App(
 COMMANDS = (  # names of modules, each of which defines the function `command`, or such a list of its own modules
     "run",
     "work",
+    "copy_study",
     "compare",
     "tokenize",
     "report",
@@ -55,7 +56,7 @@ def add(parent: App, package: str, names: Sequence[str]) -> None:
     for number, name in enumerate(names, 1):
         module = import_module(f"{package}.{name}")
         if hasattr(module, "command"):
-            parent.command(with_plugins(module.command), name=name, sort_key=number, help_epilogue="")
+            parent.command(with_plugins(module.command), name=name.replace("_", "-"), sort_key=number, help_epilogue="")
             continue
         group = App(
             name=name, help=module.HELP, help_format="plaintext", help_epilogue="", version_flags=[], sort_key=number

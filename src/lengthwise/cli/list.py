@@ -29,6 +29,7 @@ def command(
     *names: str,
     study: str | None = None,
     failed: Annotated[bool, Parameter(negative="")] = False,
+    available: Annotated[bool, Parameter(negative="")] = False,
     place: Place = DEFAULT_PLACE,
     json: bool = False,
 ) -> int:
@@ -36,13 +37,15 @@ def command(
 
     If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
 
-    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
+    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart; lengthwise list
+    studies --available
 
     Args:
         what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
         names: Encodings, tasks, position schemes or probes to describe.
         study: List only the runs of this study.
         failed: List only failed runs.
+        available: List the studies that come with Lengthwise, instead of those in the results.
         json: Print JSON.
     """
     list_name = what.lower()
@@ -56,8 +59,12 @@ def command(
         raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
     if failed and list_name != "runs":
         raise ConfigError(f"--failed applies only to list runs, not to list {list_name}; omit it")
+    if available and list_name != "studies":
+        raise ConfigError(f"--available applies only to list studies, not to list {list_name}; omit it")
     if list_name == "runs":
         _list_runs(study, failed, place, json)
+    elif available:
+        _list_shipped_studies(json)
     elif list_name == "studies":
         _list_studies(place, json)
     elif list_name == "probes":
@@ -258,3 +265,17 @@ def _list_studies(place: Place, json: bool) -> None:
         status = ", ".join(f"{number} {name}" for name, number in row.progress.items() if number)
         table.add_row(row.name, f"{sum(row.progress.values())}", status, row.question)
     stdout().print(table)
+
+
+def _list_shipped_studies(json: bool) -> None:
+    from lengthwise.studies.shipped import shipped_studies
+
+    studies = shipped_studies()
+    if json:
+        print_json([{"name": n, "summary": s.summary, "cost": s.cost, "file": str(s.path)} for n, s in studies.items()])
+        return
+    table = plain_table(column("study", style="bold", no_wrap=True), "description", "cost")
+    for name, study in studies.items():
+        table.add_row(name, study.summary, study.cost)
+    stdout().print(table)
+    print("\nRun one: lengthwise run quickstart. Change a copy: lengthwise copy-study quickstart my.py")

@@ -37,10 +37,11 @@ def command(
     You can interrupt it at any time: the same command continues, and no finished run is repeated. Several such commands at the
     same time share the runs between them.
 
-    Example: lengthwise run studies/quickstart.py --workers 2
+    Example: lengthwise run quickstart --workers 2
 
     Args:
-        study: A Python file that defines a variable or a function named `study`.
+        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function named
+            `study`.
         dry_run: Print the script that would be submitted to Slurm, and do nothing.
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """

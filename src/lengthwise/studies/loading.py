@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from lengthwise.plugins import already_loaded, error_in_user_file, first_line, load_file
+from lengthwise.studies.shipped import shipped_studies, unknown_study
 from lengthwise.studies.study import Study
 from lengthwise.values import ConfigError, cast, near_miss
 
@@ -20,7 +21,9 @@ class StudyError(ValueError):
 
 
 def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
-    """Return the `study` of a Python file. The file may import neighbouring files and define its own encodings and tasks.
+    """Return the `study` of a Python file, or a study of Lengthwise by its name, such as `quickstart` or `nope/small`.
+
+    The file may import neighbouring files and define its own encodings and tasks.
 
     If `study` is a function, it is called with `options`: a text for each of its parameters, which all have defaults. Texts are
     converted to the annotated types str, int and float.
@@ -29,6 +32,7 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
     in one line, with the line number in the file, for any error in the file.
     """
     name = str(path)
+    path = study_file(name)
     study = _study(name, load_module(path), dict(options or {}))
     command = study.command or shlex.join(["lengthwise", "run", name])
     if options:
@@ -36,6 +40,15 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
             [*shlex.split(command), *(part for o in options.items() for part in ("--set", "=".join(o)))]
         )
     return dataclasses.replace(study, source=Path(os.path.expanduser(path)).resolve(), command=command)
+
+
+def study_file(name: str) -> str:
+    """Return the path of the study file with this name: a study of Lengthwise, or else the path itself."""
+    if (shipped := shipped_studies().get(name)) is not None:
+        return str(shipped.path)
+    if not os.path.exists(os.path.expanduser(name)) and name.strip() and (message := unknown_study(name)):
+        raise StudyError(message)
+    return name
 
 
 def load_module(path: str | Path) -> ModuleType:
