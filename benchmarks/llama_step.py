@@ -6,7 +6,7 @@
 numbers, and the output is one number; squared error, AdamW (fused) without clipping; float32, one thread. The model of
 transformers gets our weights, and nothing is measured unless outputs and gradients are the same. Times are CPU times of whole
 steps in the order theirs (eager), theirs (SDPA), ours; the figures are the median and the range of the ratios. --keep stores
-the results. Needs `pip install 'lengthwise[outside]'`.
+the results. Needs `pip install '.[outside]'`.
 """
 
 import argparse

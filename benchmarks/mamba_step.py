@@ -6,7 +6,7 @@ On a CPU, transformers uses a loop in plain PyTorch. Width 256, state 16, 4 rows
 (fused); float32, one thread. Except for the embeddings, the time of a step is proportional to the number of layers, which is 32
 in the published comparison. Nothing is measured unless loss and gradients are the same. Times are CPU times of whole steps in
 the order theirs, ours; the figures are the median and the range of the ratios. --keep stores the results. Needs `pip install
-'lengthwise[outside]'`.
+'.[outside]'`.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python benchmarks/outside.py
 
-Needs `pip install 'lengthwise[outside]'`.
+Needs `pip install '.[outside]'`.
 """
 
 from record import save

@@ -83,6 +83,11 @@ def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> Non
             raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, known)}; {available}")
 
 
+def install_extra(extra: str) -> str:
+    """Return how to install an extra (optional dependencies): the package is in no index of packages, so from a clone."""
+    return f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
+
+
 RESULTS = "lengthwise-results"  # the results folder of commands
 WEIGHTS = "weights.safetensors"  # in the folder of a run
 CHECKPOINT = re.compile(r"checkpoint-([0-9]{8,16})\.safetensors")

@@ -204,7 +204,7 @@ def test_lasso_without_scikit_learn_says_what_to_install(monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ConfigError, match=r'needs scikit-learn, .*; pip install "lengthwise\[baselines\]"'):
+    with pytest.raises(ConfigError, match=r"needs scikit-learn, .*pip install '\.\[baselines\]'"):
         predictions("lasso", XS, YS)
 
 

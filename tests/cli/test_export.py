@@ -114,9 +114,7 @@ def test_charts(here: Call, finished: Path, tmp_path: Path) -> None:
 
 def test_a_trained_model(here: Call, finished: Path, tmp_path: Path) -> None:
     """The folder has the logits of the stored run when transformers loads it, and is written once."""
-    transformers = pytest.importorskip(
-        "transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'"
-    )
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
     from lengthwise.store import open_folder
     from lengthwise.studies.trained_models import load_model
 

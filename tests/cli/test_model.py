@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from lengthwise.huggingface import angles, use
 from tests.huggingface.configurations import DYNAMIC, GEMMA_3, LLAMA_3_1, MPT, changed, written

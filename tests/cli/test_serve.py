@@ -47,7 +47,10 @@ def test_a_missing_package_names_the_extra(here: Call, results: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     ran = here("serve", "--results", results)
     assert ran.code == 2
-    assert ran.err == "lengthwise: the package uvicorn is missing; install it with: pip install 'lengthwise[serve]'\n"
+    assert (
+        ran.err
+        == "lengthwise: the package uvicorn is missing; install the extra serve: pip install '.[serve]' in a clone of Lengthwise\n"
+    )
 
 
 @pytest.mark.medium

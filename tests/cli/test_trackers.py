@@ -15,6 +15,7 @@ from lengthwise.trackers.mlflow import MLflow
 from lengthwise.trackers.tensorboard import TensorBoard
 from lengthwise.trackers.trackio import Trackio
 from lengthwise.trackers.wandb import WandB
+from lengthwise.values import install_extra
 from tests.cli.conftest import TINY
 
 Call = Callable[..., Any]
@@ -79,7 +80,7 @@ def test_a_missing_library(here: Call, tmp_path: Path, monkeypatch: pytest.Monke
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda x, *rest: spec if x == name else find(x, *rest))
     ran = here("run", tmp_path / "tiny.py", "--results", tmp_path / "results", "--trackers", name)
-    needs = f"lengthwise: tracker {name} needs the package {name}, which is not installed; pip install 'lengthwise[{name}]'\n"
+    needs = f"lengthwise: tracker {name} needs the package {name}, which is not installed; {install_extra(name)}\n"
     assert (ran.code, ran.err) == (2, needs)
     assert not (tmp_path / "results").exists()
 

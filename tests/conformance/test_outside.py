@@ -1,6 +1,6 @@
 """`lengthwise check --outside` compares other libraries with the formulas, and detects wrong implementations.
 
-What needs the libraries is skipped where they are not installed (`pip install 'lengthwise[outside]'`).
+What needs the libraries is skipped where they are not installed (`pip install '.[outside]'`).
 """
 
 import importlib.metadata
@@ -335,7 +335,7 @@ def test_without_the_libraries_one_line_says_how_to_get_them(
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("\n") == 1
-    assert "pip install 'lengthwise[outside]'" in output.err
+    assert "pip install '.[outside]'" in output.err
 
 
 def test_a_version_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,7 +409,7 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
 
 @pytest.fixture
 def libraries() -> None:
-    why = "the libraries of the comparison are an extra: pip install 'lengthwise[outside]'"
+    why = "the libraries of the comparison are an extra: pip install '.[outside]'"
     pytest.importorskip("transformers", reason=why)
     pytest.importorskip("x_transformers", reason=why)
     if importlib.util.find_spec("fla") is None:  # importing it would import all its kernels

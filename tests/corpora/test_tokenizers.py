@@ -134,5 +134,5 @@ def test_names_that_are_no_tokenizer(tmp_path: Path) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
-    with pytest.raises(ConfigError, match=r'pip install "lengthwise\[data\]"'):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[data\]'"):
         FileTokenizer("t", json.dumps(word_level()).encode())

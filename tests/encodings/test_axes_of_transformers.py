@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers.models.glm4v import modeling_glm4v
 from transformers.models.glm4v.configuration_glm4v import Glm4vTextConfig

@@ -42,7 +42,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 def scores(folder: Path) -> dict[str, Any]:
     """Return the functions that the tasks in a folder call."""
-    pytest.importorskip("datasets", reason="datasets is not installed: pip install 'lengthwise[lm-eval]'")
+    pytest.importorskip("datasets", reason="datasets is not installed: pip install '.[lm-eval]'")
     return runpy.run_path(str(folder / "examples.py"))
 
 

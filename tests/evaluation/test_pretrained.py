@@ -1,6 +1,6 @@
 """Label predictions of pretrained language models: prompts, folders that are refused, and tiny models of both architectures.
 
-What needs transformers is skipped where it is not installed (`pip install 'lengthwise[outside]'`).
+What needs transformers is skipped where it is not installed (`pip install '.[outside]'`).
 """
 
 import errno
@@ -32,9 +32,7 @@ from lengthwise.evaluation.pretrained.label_predictions import log_probabilities
 from lengthwise.tasks import Conjunction
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
-needs_transformers = pytest.mark.skipif(
-    not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'"
-)
+needs_transformers = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
 KINDS = ("mpt", "llama")
 
 XS = [[-1, 1, 1], [1, 1, -1], [-1, -1, 1]]
@@ -188,7 +186,7 @@ def test_a_folder_that_lacks_something(capfd, folder, lost, put, says):
 
 def test_where_transformers_is_missing(capfd, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "pip install 'lengthwise[outside]'" in refused(capfd, folder)
+    assert "pip install '.[outside]'" in refused(capfd, folder)
 
 
 def test_options_that_cannot_be(capfd, folder):

@@ -20,7 +20,7 @@ _spec.loader.exec_module(_module)
 change, make = _module.change, _module.make
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
-pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'")
+pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
 
 STUB = '''
 """Stands for the package `kernels`: writes down what is asked of it, and has no kernel."""

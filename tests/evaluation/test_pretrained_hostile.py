@@ -21,7 +21,7 @@ _spec.loader.exec_module(_module)
 change, make = _module.change, _module.make
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
-pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'")
+pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
 
 ESCAPES = "\x1b[31mRED\x1b]0;title\x07\nlengthwise: everything is fine"
 PLAN = Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2)

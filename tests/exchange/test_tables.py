@@ -119,10 +119,10 @@ def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"pip install 'lengthwise\[frames\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[frames\]'"):
         lengthwise.results("made", results=results)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pyarrow, which is not installed; pip install 'lengthwise\[frames\]'"):
+    with pytest.raises(ConfigError, match=r"pyarrow, which is not installed; .*pip install '\.\[frames\]'"):
         format_of("scores.parquet", "scores")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -13,7 +13,7 @@ from lengthwise.positions import Randomized
 from lengthwise.tasks import PFA, Copy, LinearRegression, Text
 from lengthwise.training import build
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, pipeline
 

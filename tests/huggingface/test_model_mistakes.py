@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 import torch
 
 from lengthwise.config import ConfigError

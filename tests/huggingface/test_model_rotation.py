@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from lengthwise.huggingface import model_rotation, unuse, use
 from tests.huggingface.models import answers, model_of, tokens

@@ -14,7 +14,7 @@ from lengthwise.evaluation.harness import write_tasks
 from lengthwise.tasks import Copy, Reverse, Text
 from lengthwise.training import build
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -107,7 +107,7 @@ def test_peft_trains_the_projections_and_the_encoding(tmp_path: Path) -> None:
 
 def exported(task: Any, folder: Path, **options: Any) -> tuple[Any, Any, Any]:
     """An untrained run as a model of lm-evaluation-harness, with our model and task."""
-    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'lengthwise[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install '.[lm-eval]'")
     from lm_eval.models.huggingface import HFLM
 
     model = ModelConfig(d_model=16, num_layers=2, num_heads=2)

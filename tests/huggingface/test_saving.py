@@ -12,7 +12,7 @@ import torch
 from lengthwise.config import ConfigError, choose
 from lengthwise.encodings import ENCODINGS, FIRE, T5, Learned
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM

@@ -8,7 +8,7 @@ import torch
 from lengthwise.config import ConfigError, choose
 from lengthwise.encodings import FIRE, NoPE, RoPE
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

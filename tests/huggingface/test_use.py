@@ -9,7 +9,7 @@ import torch
 from lengthwise.config import ConfigError, choose
 from lengthwise.encodings import ENCODINGS, FIRE, T5, Learned
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache, StaticCache
 

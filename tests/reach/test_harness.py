@@ -54,7 +54,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 
 def test_written_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("datasets", reason="datasets is not installed: pip install 'lengthwise[lm-eval]'")
+    pytest.importorskip("datasets", reason="datasets is not installed: pip install '.[lm-eval]'")
     text = text_in(
         tmp_path / "text.txt", "one\u2028two\x85three {{four}} " * 60
     )  # separators that str.splitlines knows

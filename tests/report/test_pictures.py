@@ -79,9 +79,7 @@ def test_unknown_formats_and_a_missing_library(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConfigError, match=r"there is no format 'pgn'; did you mean 'png'\?; available: png, svg, pdf"):
         require_format("pgn")
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        ConfigError, match=r"vl-convert-python, which is not installed; pip install 'lengthwise\[lab\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"vl-convert-python, which is not installed; .*pip install '\.\[lab\]'"):
         require_format("png")
 
 

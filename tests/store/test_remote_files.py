@@ -372,9 +372,7 @@ def test_addresses_that_cannot_be_used(
 def test_a_missing_package_is_named(protocol: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("s3fs", "gcsfs"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        StoreError, match=rf"{protocol}:// needs another package; .*pip install 'lengthwise\[{extra}\]'"
-    ):
+    with pytest.raises(StoreError, match=rf"{protocol}:// needs another package; .*pip install '\.\[{extra}\]'"):
         open_results(f"{protocol}://bucket/folder", store=f"sqlite:///{tmp_path}/x.db")
 
 

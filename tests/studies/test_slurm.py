@@ -201,7 +201,10 @@ def test_what_is_refused_before_anything_is_created(
         message = refused(address)
         assert message.startswith("the address of the database must not contain a password") and "secret" not in message
     monkeypatch.setitem(sys.modules, "submitit", None)
-    assert refused() == "--on slurm needs the package submitit; install it: pip install 'lengthwise[slurm]'"
+    assert (
+        refused()
+        == "--on slurm needs the package submitit; install the extra slurm: pip install '.[slurm]' in a clone of Lengthwise"
+    )
 
 
 def test_the_script(study_file: StudyFile, tmp_path: Path) -> None:

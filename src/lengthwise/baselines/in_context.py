@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.values import install_extra
 
 Array = NDArray[np.float64]
 
@@ -227,7 +228,7 @@ def require(names: Iterable[str]) -> None:
             except ImportError as error:
                 raise ConfigError(
                     f'the baseline "lasso" needs scikit-learn, which cannot be imported ({error}); '
-                    'pip install "lengthwise[baselines]"'
+                    f"{install_extra('baselines')}"
                 ) from error
 
 

@@ -1,7 +1,6 @@
 """`lengthwise copy-study`: copy a study of Lengthwise into a file, to change it."""
 
 import ast
-from pathlib import Path
 
 from lengthwise.cli.output_file import new_file
 from lengthwise.config import ConfigError
@@ -37,7 +36,9 @@ def command(study: str, file: str, /, *, force: bool = False) -> int:
     for neighbour in neighbours:
         target.with_name(neighbour.name).write_bytes(neighbour.read_bytes())
         print(f"Copied {target.with_name(neighbour.name)}, which {file} imports.")
-    print(f"Copied {file}. Give the study a name of its own, so that its results stay apart; then: lengthwise run {file}")
+    print(
+        f"Copied {file}. Give the study a name of its own, so that its results stay apart; then: lengthwise run {file}"
+    )
     return 0
 
 

@@ -13,6 +13,7 @@ from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
 from lengthwise.new_folder import require_new
 from lengthwise.reach.plan import TEXT, parse_lengths
+from lengthwise.values import install_extra
 
 if TYPE_CHECKING:
     from lengthwise.evaluation.pretrained import Pretrained
@@ -140,7 +141,7 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
     use_process(options.threads)
     for package, is_needed in (("accelerate", tuning.tune is not None), ("peft", tuning.lora is not None)):
         if is_needed and find_spec(package) is None:
-            raise ConfigError(f"the training needs {package}, which is not installed; pip install 'lengthwise[extend]'")
+            raise ConfigError(f"the training needs {package}, which is not installed; {install_extra('extend')}")
     from lengthwise.extend.unfinished import Extension
     from lengthwise.reach.loading import load_folder
 

@@ -43,7 +43,8 @@ def command(
 
     Reads config.json in a local folder, and prints the encoding, window, temperature and intended length of each layer. The angles
     that the installed transformers computes are compared with those of the published formula. Nothing is downloaded, and no code
-    from the folder is run unless you allow it. This command needs transformers: pip install 'lengthwise[hf]'.
+    from the folder is run unless you allow it. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of
+    Lengthwise.
 
     Example: lengthwise model models/llama-3.1-8b; lengthwise model models/llama-3.1-8b --weights --plot wavelengths.svg --json
 

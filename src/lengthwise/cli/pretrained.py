@@ -60,7 +60,7 @@ def command(
     """Test whether a pretrained language model learns Boolean functions from the examples in its prompt.
 
     The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run.
-    This command needs transformers: pip install 'lengthwise[outside]'.
+    This command needs transformers, the extra outside: pip install '.[outside]' in a clone of Lengthwise.
 
     Example: lengthwise pretrained models/mpt-7b --tasks conjunction,parity-function --examples 0,10,40 --output mpt.json
 

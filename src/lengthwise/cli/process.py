@@ -219,4 +219,6 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
 
 
 def _missing_package(name: str) -> str:
-    return f"the package {name} is missing; install the laboratory with: pip install 'lengthwise[lab]'"
+    from lengthwise.values import install_extra
+
+    return f"the package {name} is missing; {install_extra('lab')}"

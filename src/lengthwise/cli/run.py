@@ -40,8 +40,8 @@ def command(
     Example: lengthwise run quickstart --workers 2
 
     Args:
-        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function named
-            `study`.
+        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function
+            named `study`.
         dry_run: Print the script that would be submitted to Slurm, and do nothing.
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place
 from lengthwise.cli.printing import one_line
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, install_extra
 
 SHORTEST_TOKEN = 8  # characters
 
@@ -41,9 +41,7 @@ def command(
         import starlette
         import uvicorn
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the package {error.name} is missing; install it with: pip install 'lengthwise[serve]'"
-        ) from None
+        raise ConfigError(f"the package {error.name} is missing; {install_extra('serve')}") from None
     del starlette, uvicorn
     from lengthwise.serve.app import application
     from lengthwise.serve.guard import is_local

@@ -37,8 +37,8 @@ def command(
     Example: lengthwise work quickstart --store postgresql://user@host/name --results /shared/results --max-minutes 230
 
     Args:
-        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function named
-            `study`. It is added to the store if it is not there.
+        study: A study of Lengthwise (lengthwise list studies --available), or a Python file that defines a variable or a function
+            named `study`. It is added to the store if it is not there.
         max_minutes: Stop shortly before this time, with all progress saved. [default: when all runs are finished]
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, install_extra
 
 Floats = NDArray[np.float64]
 References = Sequence[Sequence[str]]
@@ -284,7 +284,7 @@ def _package(module: str, name: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f'this metric needs the package {name}, which cannot be imported ({error}); pip install "lengthwise[data]"'
+            f"this metric needs the package {name}, which cannot be imported ({error}); {install_extra('data')}"
         ) from error
 
 

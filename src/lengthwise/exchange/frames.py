@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lengthwise.exchange.columns import score_columns
 from lengthwise.store import open_results
-from lengthwise.values import RESULTS, ConfigError
+from lengthwise.values import RESULTS, ConfigError, install_extra
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,7 +23,7 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
         import pandas
     except ImportError as error:
         raise ConfigError(
-            f"lengthwise.results needs pandas, which cannot be imported ({error}); pip install 'lengthwise[frames]'"
+            f"lengthwise.results needs pandas, which cannot be imported ({error}); {install_extra('frames')}"
         ) from error
     with open_results(results, create=False, store=store) as opened:  # type: ignore[arg-type]
         return pandas.DataFrame(score_columns(opened, study))

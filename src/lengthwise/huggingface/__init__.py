@@ -1,11 +1,11 @@
-"""Position encodings in models of Hugging Face transformers (`pip install 'lengthwise[hf]'`)."""
+"""Position encodings in models of Hugging Face transformers (the extra `hf`)."""
 
 import importlib.util
 
+from lengthwise.values import install_extra
+
 if importlib.util.find_spec("transformers") is None:
-    raise ModuleNotFoundError(
-        "lengthwise.huggingface needs the package transformers; install it: pip install 'lengthwise[hf]'"
-    )
+    raise ModuleNotFoundError(f"lengthwise.huggingface needs the package transformers; {install_extra('hf')}")
 
 from lengthwise.huggingface import exported_model, loading
 from lengthwise.huggingface.exported_model import LengthwiseConfig, LengthwiseForCausalLM

@@ -11,14 +11,15 @@ from transformers.configuration_utils import SubConfigSpec
 from lengthwise import cache_folder
 from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choice_data import choice_from_data
+from lengthwise.values import install_extra
 
 MODULE = "modeling_lengthwise"  # the name of the module that is saved with a model
-TEXT = '''"""The classes of this model are in the package lengthwise (pip install 'lengthwise[hf]').
+TEXT = f'''"""The classes of this model are in the package lengthwise; {install_extra("hf")}.
 
 Either pass trust_remote_code=True to from_pretrained, which imports this module, or import lengthwise.huggingface before.
 """
 
-from lengthwise.huggingface import {names}  # noqa: F401
+from lengthwise.huggingface import {{names}}  # noqa: F401
 '''
 
 

@@ -12,7 +12,7 @@ from lengthwise.report.charts.pictures import Panel, picture
 from lengthwise.report.charts.spec import Chart
 from lengthwise.report.overview import overview
 from lengthwise.report.page import section_ids, task_data
-from lengthwise.values import ConfigError, near_miss
+from lengthwise.values import ConfigError, install_extra, near_miss
 
 FORMATS = ("png", "svg", "pdf")
 LONGEST = 100  # characters of a file's name without its ending
@@ -35,9 +35,7 @@ def require_format(name: str) -> str:
     if name not in FORMATS:
         raise ConfigError(f"there is no format {name!r}{near_miss(name, FORMATS)}; available: {', '.join(FORMATS)}")
     if importlib.util.find_spec("vl_convert") is None:
-        raise ConfigError(
-            "charts need the package vl-convert-python, which is not installed; pip install 'lengthwise[lab]'"
-        )
+        raise ConfigError(f"charts need the package vl-convert-python, which is not installed; {install_extra('lab')}")
     return name
 
 

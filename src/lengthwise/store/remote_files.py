@@ -30,7 +30,7 @@ from lengthwise.cache_folder import CacheError
 from lengthwise.store.checks import require_key
 from lengthwise.store.errors import StoreError, StoreUnreachable
 from lengthwise.store.folders import ID_FILE, ResultsFolder
-from lengthwise.values import CHECKPOINT, WEIGHTS, without_secrets
+from lengthwise.values import CHECKPOINT, WEIGHTS, install_extra, without_secrets
 
 ERROR = "error.txt"
 RECORD = ".sent.json"  # in the folder of a run: {name: [version at the address, size here, time of change here]}
@@ -89,7 +89,7 @@ class RemoteFolder(ResultsFolder):
             ) from None
         except ImportError as error:
             extra = EXTRAS.get(self.protocol)
-            fix = f"install it: pip install 'lengthwise[{extra}]'" if extra else str(error)
+            fix = install_extra(extra) if extra else str(error)
             raise StoreError(f"{self.protocol}:// needs another package; {fix}") from error
         try:
             system, root = url_to_fs(self.address, use_listings_cache=False)

@@ -13,7 +13,7 @@ from lengthwise.trackers.mlflow import MLflow
 from lengthwise.trackers.tensorboard import TensorBoard
 from lengthwise.trackers.trackio import Trackio
 from lengthwise.trackers.wandb import WandB
-from lengthwise.values import ConfigError, parse_value, require_known, unlisted
+from lengthwise.values import ConfigError, install_extra, parse_value, require_known, unlisted
 
 TRACKERS: dict[str, type[Tracker]] = {tracker.name: tracker for tracker in (TensorBoard, WandB, MLflow, Trackio)}
 
@@ -60,7 +60,7 @@ def require_usable(trackers: Iterable[Tracker], results: str, is_remote: bool) -
         if found is None or found.origin is None:  # any folder of that name is found, but has no origin
             raise ConfigError(
                 f"tracker {tracker.name} needs the package {tracker.package}, which is not installed; "
-                f"pip install 'lengthwise[{tracker.name}]'"
+                f"{install_extra(tracker.name)}"
             )
         if is_remote and tracker.needs_results():
             raise ConfigError(

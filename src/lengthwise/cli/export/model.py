@@ -8,7 +8,7 @@ def command(run: str, /, *, out: str, place: Place = DEFAULT_PLACE) -> int:
     """Write a trained run as a Hugging Face folder, which transformers loads where lengthwise is installed.
 
     The folder has the model, its tokenizer and the settings of the run. The exported model gives the same logits as the trained
-    one, which is checked. This command needs transformers: pip install 'lengthwise[hf]'.
+    one, which is checked. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of Lengthwise.
 
     Example: lengthwise export model 3f9a --out models/fire (`lengthwise list runs` shows the keys)
 

@@ -1,6 +1,6 @@
 """Compare the encodings of other libraries with the published formulas: `lengthwise check --outside`.
 
-The libraries are an extra (`pip install 'lengthwise[outside]'`), imported only by this command. The published formula is computed
+The libraries are the extra `outside`, imported only by this command. The published formula is computed
 by our encodings in float64, which `lengthwise check` tests against reference values.
 """
 
@@ -18,6 +18,7 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import ENCODINGS
 from lengthwise.transformers_versions import TESTED_VERSIONS
+from lengthwise.values import install_extra
 
 if TYPE_CHECKING:
     from lengthwise.conformance.outside.implementation import Implementation
@@ -78,13 +79,11 @@ def installed_versions() -> dict[str, str]:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            raise ConfigError(
-                f"the package {name} is not installed; install all libraries: pip install 'lengthwise[outside]'"
-            ) from None
+            raise ConfigError(f"the package {name} is not installed; {install_extra('outside')}") from None
         if tuple(map(int, re.findall(r"\d+", versions[name])[:2])) < oldest:
             raise ConfigError(
-                f"{name} must be at least {'.'.join(map(str, oldest))}, got {versions[name]}; update it: pip install "
-                "'lengthwise[outside]'"
+                f"{name} must be at least {'.'.join(map(str, oldest))}, got {versions[name]}; update it, or "
+                f"{install_extra('outside')}"
             )
     return versions
 

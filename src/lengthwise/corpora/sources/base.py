@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lengthwise.corpora.documents import Document
-from lengthwise.values import ConfigError, near_miss
+from lengthwise.values import ConfigError, install_extra, near_miss
 
 MAX_DOCUMENT = 1 << 28  # bytes; a document is held in memory
 PARTS = 128  # that a source is divided into, about; more if it is very large
@@ -135,6 +135,5 @@ def _field(values: Mapping[str, Any], name: str) -> Any:
 
 def missing_package(what: str, package: str, error: ImportError) -> ConfigError:
     return ConfigError(
-        f"{what} needs the package {package}, which cannot be imported ({error}); "
-        'pip install "lengthwise[data]"'
-    )  # fmt: skip
+        f"{what} needs the package {package}, which cannot be imported ({error}); {install_extra('data')}"
+    )

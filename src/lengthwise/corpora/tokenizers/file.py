@@ -10,7 +10,7 @@ import numpy as np
 
 from lengthwise import regular_file
 from lengthwise.corpora.tokenizers.base import TokenArray, Tokenizer, decoded
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, install_extra
 
 if TYPE_CHECKING:
     import tokenizers
@@ -124,7 +124,7 @@ def _load(name: str, content: bytes) -> "tokenizers.Tokenizer":
     except ImportError as error:
         raise ConfigError(
             f"the tokenizer {name} needs the package tokenizers, which cannot be imported ({error}); "
-            'pip install "lengthwise[data]"'
+            f"{install_extra('data')}"
         ) from error
     try:
         tokenizer = Implementation.from_buffer(content)

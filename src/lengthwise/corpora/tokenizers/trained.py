@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from lengthwise.corpora.tokenizers.base import decoded
 from lengthwise.corpora.tokenizers.file import FileTokenizer
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, install_extra
 
 PREFIX = "bpe:"
 FORM = "bpe:SIZE"
@@ -39,7 +39,7 @@ def train(documents: Iterable[bytes], size: int) -> FileTokenizer:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError as error:
         raise ConfigError(
-            f'training a tokenizer needs the package tokenizers, which cannot be imported ({error}); pip install "lengthwise[data]"'
+            f"training a tokenizer needs the package tokenizers, which cannot be imported ({error}); {install_extra('data')}"
         ) from error
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

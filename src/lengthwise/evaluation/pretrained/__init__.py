@@ -1,6 +1,6 @@
 """Test whether a pretrained language model learns Boolean functions from the examples of a prompt.
 
-Needs transformers (`pip install 'lengthwise[outside]'`). A model is a folder on this machine. Nothing is downloaded, no code in the
+Needs transformers (the extra `outside`). A model is a folder on this machine. Nothing is downloaded, no code in the
 folder is run, and weights are read from safetensors only.
 """
 

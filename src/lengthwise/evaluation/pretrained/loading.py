@@ -29,6 +29,7 @@ from lengthwise.evaluation.pretrained.stored_weights import (
     tensors,
 )
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.values import install_extra
 
 REFUSED_SETTINGS = {
     "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
@@ -220,7 +221,7 @@ def import_transformers() -> Any:
         import transformers
     except ImportError as error:
         raise ConfigError(
-            f"pretrained models need transformers, which cannot be imported ({error}); pip install 'lengthwise[outside]'"
+            f"pretrained models need transformers, which cannot be imported ({error}); {install_extra('outside')}"
         ) from error
     return transformers
 

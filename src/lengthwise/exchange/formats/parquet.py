@@ -8,7 +8,7 @@ import numpy as np
 
 from lengthwise.exchange.columns import TYPES, Columns
 from lengthwise.exchange.formats.base import LongFormat
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, install_extra
 
 
 class Parquet(LongFormat):
@@ -17,7 +17,7 @@ class Parquet(LongFormat):
     def require(self) -> None:
         if importlib.util.find_spec("pyarrow") is None:
             raise ConfigError(
-                "Parquet needs the package pyarrow, which is not installed; pip install 'lengthwise[frames]', or write a .csv file"
+                f"Parquet needs the package pyarrow, which is not installed; {install_extra('frames')}, or write a .csv file"
             )
 
     def of_columns(self, columns: Columns) -> bytes:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError, StoreUnreachable, first_line, locked
 from lengthwise.store.schema import version
-from lengthwise.values import EXAMPLE, without_secrets
+from lengthwise.values import EXAMPLE, install_extra, without_secrets
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
 _LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
@@ -44,9 +44,7 @@ class PostgreSQL(Database):
             database.engine = create_engine(url, connect_args=connect, pool_size=2)
             event.listen(database.engine, "do_connect", partial(_connect, timeout))
         except ModuleNotFoundError as error:
-            raise StoreError(
-                f"{name} needs the package psycopg; install it: pip install 'lengthwise[postgres]'"
-            ) from error
+            raise StoreError(f"{name} needs the package psycopg; {install_extra('postgres')}") from error
         except (SQLAlchemyError, TypeError, ValueError):
             raise StoreError(f"the URL of {name} has invalid options; write a URL such as {EXAMPLE}") from None
         return database

@@ -19,6 +19,7 @@ from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
 from lengthwise.studies.worker import Flag, Spec, Worker, worker_here
+from lengthwise.values import install_extra
 
 PAUSE_SECONDS = 5.0  # until a task is submitted again after one that found no run to claim
 
@@ -38,7 +39,7 @@ class RayExecutor(RemoteExecutor):
         try:
             import ray  # noqa: F401
         except ModuleNotFoundError as error:
-            raise ConfigError("--on ray needs the package ray; install it: pip install 'lengthwise[ray]'") from error
+            raise ConfigError(f"--on ray needs the package ray; {install_extra('ray')}") from error
         require_consistent(config.gpus, compute, store)
 
     def workers(self, unfinished: int) -> int:

@@ -26,7 +26,7 @@ from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
 from lengthwise.studies.worker import Flag, Spec, work
-from lengthwise.values import unlisted
+from lengthwise.values import install_extra, unlisted
 
 SIGNAL_SECONDS = 90  # before the time limit of a job, when it is asked to save its progress
 QUEUE_SECONDS = 5.0  # between two questions about the jobs
@@ -251,9 +251,7 @@ def require_submitit() -> None:
     try:
         import submitit  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            "--on slurm needs the package submitit; install it: pip install 'lengthwise[slurm]'"
-        ) from error
+        raise ConfigError(f"--on slurm needs the package submitit; {install_extra('slurm')}") from error
 
 
 def _output(command: list[str], check: bool = True) -> str:

@@ -27,13 +27,13 @@ from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
 from lengthwise.attention.fused.gpu.distances import fixed_point_for, row_sum_scale, sum_dtype, write_bias_gradients
 from lengthwise.attention.fused.products import block_product
+from lengthwise.values import install_extra
 
 
 def missing() -> str | None:
     """Return why there are no GPU kernels, or None."""
     if importlib.util.find_spec("triton") is None:
-        install = "install it with: pip install 'lengthwise[triton]'"
-        hint = install if sys.platform == "linux" else "Triton supports only Linux"
+        hint = install_extra("triton") if sys.platform == "linux" else "Triton supports only Linux"
         return f"the GPU kernels need Triton, which is not installed ({hint})"
     return None
 

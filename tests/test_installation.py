@@ -1,0 +1,43 @@
+"""Advice on installing names what exists. Lengthwise is in no index, so `pip install lengthwise` would install something else."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lengthwise.values import install_extra
+
+ROOT = Path(__file__).parent.parent
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+FILES = [
+    path
+    for pattern in ("src/**/*.py", "docs/**/*.md", "*.md", "*.py", "*.toml", "benchmarks/*.py", "tests/**/*.py")
+    for path in ROOT.glob(pattern)
+    if path != Path(__file__)
+]
+
+
+def test_no_text_installs_a_package_that_is_not_published() -> None:
+    wrong = re.compile(r"pip install (?:-\S+ )*['\"]?lengthwise|['\"]lengthwise\[")
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    texts[ROOT / "pyproject.toml"] = ""  # extras contain other extras
+    assert [str(path) for path, text in texts.items() if wrong.search(text.replace("\n", " "))] == []
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    named = {
+        (extra, path.name)
+        for path in FILES
+        for extras in re.findall(
+            r"""install_extra\(['"]([\w-]+)|pip install (?:-\S+ )*'\.\[([\w,-]+)\]'""", path.read_text(encoding="utf-8")
+        )
+        for extra in "".join(extras).split(",")
+    }
+    assert len(named) > 30
+    assert {(extra, name) for extra, name in named if extra not in EXTRAS} == set()
+
+
+@pytest.mark.parametrize("extra", ["lab", "hf"])
+def test_the_sentence(extra: str) -> None:
+    assert install_extra(extra) == f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
