@@ -17,8 +17,9 @@ from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, NTKAware, NTKByParts, RoPE
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.extend import apply
-from lengthwise.extend.apply import equivalent, extended_length, load_written, require_applicable, write_start
+from lengthwise.extend.apply import extended_length, load_written, require_applicable, write_start
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, use
+from lengthwise.models.conversion import equivalent
 from lengthwise.reach.methods import choice_for, choice_of, own_choice
 from tests.huggingface.models import COMMON, FAMILIES, model_of
 

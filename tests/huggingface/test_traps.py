@@ -80,6 +80,17 @@ def test_padding_is_not_counted_in_generation(family: str, encoding: str) -> Non
     torch.testing.assert_close(torch.stack(found.logits), torch.stack(expected.logits), atol=1e-5, rtol=1e-4)
 
 
+def test_right_padding_works_except_in_generation() -> None:
+    """With a cache, transformers gives generated tokens other position IDs than tokens that follow their text directly."""
+    model, x = use(model_of("llama")), tokens(1, 12)
+    mask = torch.ones_like(x).index_fill(1, torch.arange(8, 12), 0)
+    with torch.no_grad():
+        expected = model(x[:, :8]).logits
+        torch.testing.assert_close(model(x, attention_mask=mask).logits[:, :8], expected, atol=1e-5, rtol=1e-4)
+        with pytest.raises(ConfigError, match="pad on the left"):
+            model.generate(x, attention_mask=mask, max_new_tokens=2)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "gemma", "mpt"])
 def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: str) -> None:

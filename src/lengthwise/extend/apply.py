@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from lengthwise import cache_folder
-from lengthwise.config import Choice, ConfigError, choose
-from lengthwise.encodings import NoPE, RoPE, YaRN
+from lengthwise.config import Choice, ConfigError
+from lengthwise.encodings import NoPE
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES, TOKENIZER_FILES, json_object
 from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
@@ -25,7 +25,7 @@ from lengthwise.huggingface.angles import compare_angles
 from lengthwise.huggingface.description import layer_groups
 from lengthwise.huggingface.folder import read_folder
 from lengthwise.huggingface.replacement import head_dim_of, layout_of, train_length_of, without_encoding
-from lengthwise.models.conversion import rope_parameters_from_encoding
+from lengthwise.models.conversion import equivalent, rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 
 NATIVE, OWN_TYPE = "native", "lengthwise"
@@ -261,27 +261,3 @@ def _rope_parameters(model: Any, choice: Choice) -> dict[str, Any] | None:
         return rope_parameters_from_encoding(native, train_length=original)
     except ConfigError:  # a setting that transformers does not have
         return None
-
-
-def equivalent(choice: Choice, head_dim: int, train_length: int) -> Choice:
-    """Return an encoding of transformers with the same frequencies, or the choice itself.
-
-    NTK-aware scaling is RoPE with another base, and NTK-by-parts is YaRN without its factor of q and k.
-
-    >>> from lengthwise.encodings import NTKAware
-    >>> equivalent(choose(NTKAware, factor=8.0), 64, 2048).label
-    'RoPE(base=85550.37...)'
-    """
-    settings = dict(choice.settings)
-    context = {"head_dim": head_dim, "train_length": train_length}
-    if choice.name == "NTKAware":
-        dims = choice.build(**context).rotary_dims
-        settings["base"] *= settings.pop("factor") ** (dims / (dims - 2))
-        other = choose(RoPE, **settings)
-    elif choice.name == "NTKByParts" and settings["ramp"] == "index":
-        other = choose(YaRN, **settings, attention_factor=1.0)
-    else:
-        return choice
-    length = torch.tensor(train_length)
-    ours, theirs = (entry.build(**context).frequencies(length) for entry in (choice, other))
-    return other if torch.allclose(ours, theirs, rtol=1e-12, atol=0) else choice

@@ -16,7 +16,7 @@ from lengthwise.config import Config, ConfigError
 from lengthwise.extend.plan import Plan
 from lengthwise.reach.page import render
 from lengthwise.reach.plan import OWN, TEXT
-from lengthwise.reach.results import MAX_BYTES, Results
+from lengthwise.reach.results import MAX_BYTES, ProgramFlags, Results
 from lengthwise.reach.summary import over_texts
 
 FORMAT = 1
@@ -72,13 +72,17 @@ class Extended(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Config):
-    """The content of retention.json. `original`: the training length before positions were scaled."""
+    """The content of retention.json. `original`: the training length before positions were scaled.
+
+    `flags`: of other programs, for the methods without training.
+    """
 
     format: int = FORMAT
     plan: Plan
     original: int
     before: Results
     models: tuple[Extended, ...]
+    flags: tuple[ProgramFlags, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,6 +171,7 @@ def write(folder: Path, report: Report) -> None:
         [at_training_length(report)],
         [(caption, heads, cells), ("What it took", *costs(report)), ("Settings", ["option", "value"], settings)],
         report.before,
+        report.flags,
     )
     cache_folder.write(folder / PAGE, page)
     cache_folder.write(folder / JSON_FILE, f"{data}\n".encode())

@@ -27,6 +27,7 @@ from lengthwise.extend.report import Built, Extended, Report, extended, write
 from lengthwise.extend.tune import Show, Windows, tune
 from lengthwise.reach.loading import encoder, load_folder
 from lengthwise.reach.measure import Measurement, stored_results
+from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.results import Results
 from lengthwise.reach.results import write as write_results
 from lengthwise.reach.text import Text
@@ -121,6 +122,7 @@ class Extension:
         self.length = original_length(pretrained.model)
         for method in self.plan.methods:
             require_applicable(pretrained.model, method)
+        self.flags = tuple(flag for method in self.plan.methods for flag in program_flags(pretrained.model, method))
         self.windows: Windows | None = None
         if self.plan.tuning is not None and self.training_text is not None:
             encode, prefix = encoder(pretrained)
@@ -136,7 +138,7 @@ class Extension:
             for method, slug in slugs(self.plan.methods).items():
                 models.append(self._extended(folder, method, slug, before))
                 gc.collect()
-            report = Report(plan=self.plan, original=self.length, before=before, models=tuple(models))
+            report = Report(plan=self.plan, original=self.length, before=before, models=tuple(models), flags=self.flags)
             write(folder / "out", report)
             self._finish(folder)
         return report

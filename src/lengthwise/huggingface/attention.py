@@ -224,8 +224,8 @@ class Tokens:
             if not bool((differs if shown is None else differs & shown).any()):
                 return candidate
         raise ConfigError(
-            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pass such position_ids, "
-            "or use_cache=False"
+            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pad on the left, "
+            "or pass such position_ids or use_cache=False"
         )
 
     def documents(self, positions: Tensor) -> Tensor | None:

@@ -16,10 +16,11 @@ from lengthwise.huggingface.export import export, hide_progress_bars
 from lengthwise.models.conversion import trained_length
 from lengthwise.reach.methods import own_choice
 from lengthwise.reach.results import ModelRecord
-from lengthwise.reach.tasks.base import Encode
+from lengthwise.reach.tasks.base import Chat, Encode
 from lengthwise.store import Store, open_folder
 from lengthwise.studies.trained_models import load_model
 
+MESSAGE = "THE-MESSAGE"
 KEY = re.compile(r"[0-9a-f]{4,16}")
 OWN_TYPES: dict[str, type] = {
     LengthwiseConfig.model_type: LengthwiseForCausalLM,
@@ -95,3 +96,19 @@ def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
     plain, whole = encode("a"), encode("a", True)
     starts = [n for n in range(len(whole) - len(plain) + 1) if plain and whole[n : n + len(plain)] == plain]
     return encode, whole[: starts[0]] if starts else []
+
+
+def chat_of(pretrained: Pretrained) -> Chat:
+    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` if it has none, or if it cannot be used."""
+    if not getattr(pretrained.tokenizer, "chat_template", None):
+        raise ConfigError(
+            f"{pretrained.folder}: its tokenizer has no chat template; omit --chat, or name a model that was trained with one"
+        )
+    message = [{"role": "user", "content": MESSAGE}]
+    try:
+        with transformers_call(pretrained.folder, "apply its chat template"):
+            text = pretrained.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+            before, after = text.split(MESSAGE)
+    except ConfigError as error:
+        raise ConfigError(f"{str(error).rpartition(';')[0]}; correct it, or omit --chat") from None
+    return Chat(before=before, after=after)

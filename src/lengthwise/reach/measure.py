@@ -20,10 +20,11 @@ from lengthwise.evaluation.pretrained.loading import read_settings
 from lengthwise.evaluation.pretrained.rope_values import require_values
 from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
 from lengthwise.machine_memory import is_out_of_memory, machine_memory
-from lengthwise.reach.loading import encoder, record
+from lengthwise.reach.loading import chat_of, encoder, record
 from lengthwise.reach.methods import applied
 from lengthwise.reach.model import Reader, position_limit
 from lengthwise.reach.plan import TEXT, Plan
+from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.results import Results, Skipped, Unit, read, require_same
 from lengthwise.reach.tasks import TASKS, Prompt, assemble
 from lengthwise.reach.text import Text, windows
@@ -53,7 +54,11 @@ class Measurement:
     def __post_init__(self) -> None:
         self.encode, self.prefix = encoder(self.pretrained)
         longest = self.plan.lengths[-1]
-        self.windows = windows(self.text, self.encode, longest, self.plan.targets, self.plan.examples)
+        self.windows, starts = windows(self.text, self.encode, longest, self.plan.targets, self.plan.examples)
+        # A template may contain the date, so that of the first call counts.
+        chat = (self.results.chat or chat_of(self.pretrained)) if self.plan.chat else None
+        flags = tuple(entry for method in self.plan.methods for entry in program_flags(self.pretrained.model, method))
+        self.results = replace(self.results, windows=starts, chat=chat, flags=flags)
         for task in self.plan.tasks:
             if task != TEXT:
                 self._require_examples(task)
@@ -252,7 +257,7 @@ class Measurement:
         """Return an example. Its names and numbers are the same at every length and depth."""
         random = Random(f"{self.plan.seed} {task} {example}")
         needles = TASKS[task].needles(random, 0.5 if depth is None else depth)
-        return assemble(needles, self.windows[example], self.encode, length, self.prefix)
+        return assemble(needles, self.windows[example], self.encode, length, self.prefix, self.results.chat)
 
 
 def stored_results(path: Path, name: str, pretrained: Pretrained, plan: Plan, device: str, threads: int) -> Results:

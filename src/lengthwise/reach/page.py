@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.reach.plan import MARGIN, PASS, TEXT
-from lengthwise.reach.results import Results
+from lengthwise.reach.results import ProgramFlags, Results
 from lengthwise.reach.summary import effective, headline, label, position_losses, score
 from lengthwise.reach.tasks import TASKS
 from lengthwise.report.charts.lines import Columns, Line, Range, even_columns, line_chart, zero_to
@@ -52,11 +52,12 @@ def render(
     texts: Sequence[str] = (),
     first: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
     reference: Results | None = None,
+    flags: Sequence[ProgramFlags] = (),
 ) -> bytes:
     """Return the page as one HTML file without JavaScript. All texts of the files are escaped.
 
     `texts`: paragraphs before the explanation. `first`: further tables (caption, heads, rows of texts), before the others.
-    `reference`: see `effective`.
+    `reference`: see `effective`. `flags`: of methods that are not those of the measurements.
     """
     series = series_of(measurements)
     tables = [_text_table(caption, heads, rows) for caption, heads, rows in first]
@@ -68,6 +69,7 @@ def render(
         if task != TEXT and TASKS[task].has_depth:
             tables += [_map(name, results, method, task) for name, results, method in series]
     tables.append(_skipped_table(series))
+    tables.append(_flags_table([*_flags_of(series), *((entry.method, entry) for entry in flags)]))
     return page(
         heading,
         [*texts, *explanation(measurements)],
@@ -99,9 +101,17 @@ def explanation(measurements: Sequence[Results]) -> list[str]:
         texts.append(
             f"{model.name}: {model.architecture}, {model.parameters:,} parameters, {model.encoding}, {claims}{original}. "
             f"{plan.examples} examples requested, {plan.targets} targets, seed {plan.seed}, {plan.dtype}. "
+            f"{_chat_text(results)}"
             f"{'; '.join(f'{name} {value}' for name, value in origin.items())}."
         )
     return texts
+
+
+def _chat_text(results: Results) -> str:
+    if results.chat is None:
+        return ""
+    before, after = (" ".join(text.split()) for text in (results.chat.before, results.chat.after))
+    return f"Retrieval prompts are in the model's chat template: {before} [text and question] {after} [beginning of the answer]. "
 
 
 # ---- charts -------------------------------------------------------------------------------------------------------
@@ -272,3 +282,17 @@ def _skipped_table(series: Series) -> str:
         if skip.method == method
     ]
     return _table("Not reached on the machine of the measurement", ["model", "length", "reason"], rows) if rows else ""
+
+
+def _flags_of(series: Series) -> Iterator[tuple[str, ProgramFlags]]:
+    for name, results, method in series:
+        yield from ((name, entry) for entry in results.flags if entry.method == method)
+
+
+def _flags_table(entries: Sequence[tuple[str, ProgramFlags]]) -> str:
+    rows = []
+    for name, entry in entries:
+        text = f"<code>{html.escape(entry.flags)}</code>" if entry.flags else f"none: {html.escape(entry.reason)}"
+        rows.append([html.escape(name), html.escape(entry.program), f'<td class="words">{text}</td>'])
+    caption = "Flags with which other programs compute these methods in the original model"
+    return _table(caption, ["model", "program", "flags"], rows) if rows else ""

@@ -35,6 +35,8 @@ class Plan(Config):
     """Depths of retrieval tasks, evenly spaced from the beginning of the text to its end."""
     seed: int = 0
     """Seed of names, numbers and passages."""
+    chat: bool = False
+    """Put the prompts of retrieval tasks into the model's chat template."""
     dtype: str = "float32"
     """Data type of the weights."""
     text_sha256: str = ""
@@ -55,6 +57,8 @@ class Plan(Config):
                 f"lengths must be at least {self.targets + 2} for {self.targets} targets, got {self.lengths[0]}; take longer ones, "
                 "or fewer targets"
             )
+        if self.chat and set(self.tasks) <= {TEXT}:
+            raise ConfigError("chat changes only retrieval tasks; name one in tasks, such as needle, or omit it")
         known = (TEXT, *TASKS)
         for name in self.tasks:
             if name not in known:

@@ -9,6 +9,8 @@ from typing import NoReturn
 from lengthwise import cache_folder, regular_file
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan, differences
+from lengthwise.reach.tasks import Chat
+from lengthwise.reach.text import WindowStarts
 
 FORMAT = 2
 MAX_BYTES = 256 << 20
@@ -79,13 +81,29 @@ class ModelRecord(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProgramFlags(Config):
+    """The flags with which another program computes a method in the same model. `reason`: why there are none."""
+
+    method: str
+    program: str
+    flags: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results(Config):
-    """A measurement: its plan, the model, the machine (`origin`), the finished units, and what was not reached."""
+    """A measurement: its plan, the model, the machine (`origin`), the finished units, and what was not reached.
+
+    `windows`: those of the text, one for each example. `chat`: the format of retrieval prompts. `flags`: those of other programs.
+    """
 
     format: int = FORMAT
     plan: Plan
     model: ModelRecord
     origin: dict[str, str]
+    windows: WindowStarts | None = None
+    chat: Chat | None = None
+    flags: tuple[ProgramFlags, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     units: tuple[Unit, ...] = ()
 
@@ -113,9 +131,13 @@ class Results(Config):
 
     def require_units(self, problem: str, fix: str) -> None:
         """Raise `ConfigError` with the reasons if nothing was measured. `fix`: unless a reason has one itself."""
-        reasons = list(dict.fromkeys(skip.reason for skip in self.skipped))
+        reasons = "; ".join(dict.fromkeys(skip.reason for skip in self.skipped))
         if not self.units:
-            raise ConfigError("; ".join([f"{problem}: {reasons[0]}", *reasons[1:], *([fix] if ";" not in str(reasons) else [])]))
+            raise ConfigError(
+                f"{problem}: {reasons}"
+                if any(";" in skip.reason for skip in self.skipped)
+                else f"{problem}: {reasons}; {fix}"
+            )
 
 
 def write(path: Path, results: Results) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise import regular_file
-from lengthwise.config import ConfigError
+from lengthwise.config import Config, ConfigError
 from lengthwise.reach.tasks.base import Encode
 
 MAX_BYTES = 1 << 30
@@ -23,6 +23,18 @@ class Text:
     path: Path
     content: str
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowStarts(Config):
+    """Where windows begin, counted from 0 in a `unit`.
+
+    "tokens": of the tokens of the whole text, without those that a tokenizer adds. "characters": of its Unicode characters; the
+    window has the first tokens of the text from there.
+    """
+
+    unit: str
+    starts: tuple[int, ...]
 
 
 def read_text(name: str | Path, option: str = "--text") -> Text:
@@ -43,8 +55,10 @@ def read_text(name: str | Path, option: str = "--text") -> Text:
         ) from None
 
 
-def windows(text: Text, encode: Encode, longest: int, targets: int, examples: int) -> list[Sequence[int]]:
-    """Return windows of `longest` tokens, evenly spaced over the whole text; at most `examples`.
+def windows(
+    text: Text, encode: Encode, longest: int, targets: int, examples: int
+) -> tuple[list[Sequence[int]], WindowStarts]:
+    """Return windows of `longest` tokens, evenly spaced over the whole text, and where they begin; at most `examples`.
 
     Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of two of
     them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
@@ -53,7 +67,7 @@ def windows(text: Text, encode: Encode, longest: int, targets: int, examples: in
         ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]
         found = [_beginning(text.content[start:end], encode, longest) for start, end in itertools.pairwise(ends)]
         if all(len(tokens) == longest for tokens in found):
-            return found
+            return found, WindowStarts(unit="characters", starts=tuple(ends[:-1]))
     tokens = encode(text.content)
     free = len(tokens) - longest
     if free < 0:
@@ -63,7 +77,7 @@ def windows(text: Text, encode: Encode, longest: int, targets: int, examples: in
         )
     count = min(examples, 1 + free // targets)
     starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]
-    return [tokens[start : start + longest] for start in starts]
+    return [tokens[start : start + longest] for start in starts], WindowStarts(unit="tokens", starts=tuple(starts))
 
 
 def _word_boundary(content: str, place: int) -> int:

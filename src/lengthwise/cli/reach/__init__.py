@@ -53,6 +53,8 @@ class ReachOptions:
     """Number of depths at which retrieval tasks place a sentence, from the beginning of the text to its end."""
     seed: Integer = 0
     """Seed of the names, numbers and passages of retrieval tasks."""
+    chat: bool = False
+    """Put the prompts of retrieval tasks into the tokenizer's chat template, for models that were trained with one."""
     max_minutes: float | None = None
     """Leave out lengths that could not be measured within this time. A later call without the limit continues. [default: no
     limit]"""
@@ -157,6 +159,7 @@ def _plan(options: ReachOptions, text: "Text") -> Plan:
             targets=options.targets,
             depths=options.depths,
             seed=options.seed,
+            chat=options.chat,
             dtype=options.dtype,
             text_sha256=text.sha256,
         )

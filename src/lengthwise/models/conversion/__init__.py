@@ -2,6 +2,7 @@
 
 from lengthwise.models.conversion.rope_parameters import (
     encoding_from_rope_parameters,
+    equivalent,
     known_keys,
     rope_parameters_from_encoding,
     trained_length,
@@ -23,6 +24,7 @@ __all__ = [
     "alibi_log_slopes",
     "alibi_slopes",
     "encoding_from_rope_parameters",
+    "equivalent",
     "half_from_interleaved",
     "interleaved_from_half",
     "known_keys",

@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from lengthwise.config import Choice, ConfigError, choose, near_miss, settings_of
 from lengthwise.config.choices import require_choice
-from lengthwise.encodings import ENCODINGS, NoPE
+from lengthwise.encodings import ENCODINGS, NoPE, RoPE, YaRN
 from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.models.conversion.weights import Layout
 from lengthwise.values import join_names
@@ -232,6 +234,30 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
             raise ConfigError(f"rope_type {kind!r} needs original_max_position_embeddings; give train_length")
         parameters["original_max_position_embeddings"] = train_length
     return parameters
+
+
+def equivalent(choice: Choice, head_dim: int, train_length: int) -> Choice:
+    """Return an encoding of transformers with the same frequencies, or the choice itself.
+
+    NTK-aware scaling is RoPE with another base, and NTK-by-parts is YaRN without its factor of q and k.
+
+    >>> from lengthwise.encodings import NTKAware
+    >>> equivalent(choose(NTKAware, factor=8.0), 64, 2048).label
+    'RoPE(base=85550.37...)'
+    """
+    settings = dict(choice.settings)
+    context = {"head_dim": head_dim, "train_length": train_length}
+    if choice.name == "NTKAware":
+        dims = choice.build(**context).rotary_dims
+        settings["base"] *= settings.pop("factor") ** (dims / (dims - 2))
+        other = choose(RoPE, **settings)
+    elif choice.name == "NTKByParts" and settings["ramp"] == "index":
+        other = choose(YaRN, **settings, attention_factor=1.0)
+    else:
+        return choice
+    length = torch.tensor(train_length)
+    ours, theirs = (entry.build(**context).frequencies(length) for entry in (choice, other))
+    return other if torch.allclose(ours, theirs, rtol=1e-12, atol=0) else choice
 
 
 def trained_length(parameters: Mapping[str, Any] | None, max_position_embeddings: int) -> int:

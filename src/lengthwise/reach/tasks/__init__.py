@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lengthwise.reach.tasks.base import Needles, Prompt, RetrievalTask, assemble
+from lengthwise.reach.tasks.base import Chat, Needles, Prompt, RetrievalTask, assemble
 from lengthwise.reach.tasks.copying import Copying
 from lengthwise.reach.tasks.keys import Keys
 from lengthwise.reach.tasks.needle import Needle
@@ -11,4 +11,4 @@ from lengthwise.reach.tasks.variables import Variables
 
 TASKS: Mapping[str, RetrievalTask] = {task.name: task for task in (Needle(), Keys(), Values(), Variables(), Copying())}
 
-__all__ = ["TASKS", "Needles", "Prompt", "RetrievalTask", "assemble"]
+__all__ = ["TASKS", "Chat", "Needles", "Prompt", "RetrievalTask", "assemble"]

@@ -3,6 +3,9 @@
 A task is a pure function of a generator of random numbers and a depth. Names and numbers come from the generator, and everything
 else of a prompt is the given text. A question repeats the beginning of the sentence that answers it, so a model without training in
 answering questions can continue it.
+
+In the format of a chat, the user's message has the text, a request and the question, and the answer of the model begins with the
+question. So the tokens that have to be predicted are the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +13,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from lengthwise.config import ConfigError
+from lengthwise.config import Config, ConfigError
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
+REQUEST = "Complete this with what the text above says:"
 Encode = Callable[[str], list[int]]  # of the model's tokenizer, without tokens that it adds to every text
 
 
@@ -23,6 +27,14 @@ class Needles:
     sentences: Sequence[tuple[float, str]]
     question: str
     answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat(Config):
+    """What a model's chat template puts before the message of the user, and between it and the answer."""
+
+    before: str
+    after: str
 
 
 class RetrievalTask(Protocol):
@@ -62,17 +74,28 @@ def number(random: Random) -> str:
     return f"{random.randrange(10_000, 100_000)}"
 
 
-def assemble(needles: Needles, text: Sequence[int], encode: Encode, length: int, prefix: Sequence[int] = ()) -> Prompt:
+def assemble(
+    needles: Needles,
+    text: Sequence[int],
+    encode: Encode,
+    length: int,
+    prefix: Sequence[int] = (),
+    chat: Chat | None = None,
+) -> Prompt:
     """Return the example with exactly `length` tokens, filled up with the beginning of `text`.
 
-    `prefix`: tokens before every text, such as BOS. Raises `ConfigError` if the example itself is longer than three quarters
-    of `length`, because then there would be little to search.
+    `prefix`: tokens before every text, such as BOS; `chat` has its own instead. Raises `ConfigError` if the example itself is
+    longer than three quarters of `length`, because then there would be little to search.
     """
-    question = encode(f"\n{needles.question}")
-    whole = encode(f"\n{needles.question} {needles.answer}")
+    begin, request = "\n", []
+    if chat is not None:
+        begin, prefix = chat.after, encode(chat.before)
+        request = encode(f"\n{REQUEST} {needles.question}")
+    question = encode(f"{begin}{needles.question}")
+    whole = encode(f"{begin}{needles.question} {needles.answer}")
     shared = next((n for n, (a, b) in enumerate(zip(question, whole, strict=False)) if a != b), len(question))
     sentences = [(place, encode(f"\n{sentence}\n")) for place, sentence in needles.sentences]
-    used = len(prefix) + len(whole) + sum(len(tokens) for _, tokens in sentences)
+    used = len(prefix) + len(request) + len(whole) + sum(len(tokens) for _, tokens in sentences)
     if 4 * used > 3 * length:
         raise ConfigError(f"an example needs {used} tokens, which must be at most three quarters of {length}")
     filler = length - used
@@ -81,5 +104,5 @@ def assemble(needles: Needles, text: Sequence[int], encode: Encode, length: int,
         end = round(place * filler)
         tokens += [*text[start:end], *sentence]
         start = end
-    tokens += [*text[start:filler], *whole]
+    tokens += [*text[start:filler], *request, *whole]
     return Prompt(tokens, len(whole) - min(shared, len(whole) - 1))
