@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from lengthwise.cli import main
 from lengthwise.huggingface import use
 from lengthwise.reach.loading import load_folder
+from lengthwise.reach.model import Reader
 from lengthwise.reach.results import read
 from lengthwise.store import open_results
 from tests.reach.models import WORDS, folder, prose
@@ -104,6 +106,81 @@ def test_a_length_that_is_not_reached(place: Path, capfd: pytest.CaptureFixture[
     assert "nothing could be measured: the model has 1,024 positions; take shorter --lengths" in refused(
         capfd, "gpt2", "--text", "text.txt", "--lengths", "2k", "--tasks", "text", "--output", "none.json"
     )
+
+
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}[{{ message['role'] }}]\n{{ message['content'] }}[end]\n{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]\n{% endif %}"
+)
+
+
+def test_retrieval_in_the_format_of_a_chat(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every prompt is what the template makes of its message, followed by the beginning of the answer."""
+    from tokenizers.decoders import ByteLevel
+    from tokenizers.processors import TemplateProcessing
+
+    words = [*SMALL[:4], "--examples", 2, "--depths", 2, "--tasks", "needle", "--chat"]
+    assert "its tokenizer has no chat template; omit --chat" in refused(capfd, "tiny", *words)
+    assert "--chat changes only retrieval tasks" in refused(capfd, "tiny", *words[:-2], "text", "--chat")
+    tokenizer = AutoTokenizer.from_pretrained("tiny")
+    bos = {"single": "<s> $A", "pair": "$A $B", "special_tokens": [("<s>", tokenizer.bos_token_id)]}
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(**bos)
+    tokenizer.backend_tokenizer.decoder = ByteLevel()
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained("tiny")
+    read_tokens: list[tuple[list[int], int]] = []
+
+    def answers(_: Any, tokens: list[int], answer: int) -> bool:
+        read_tokens.append((tokens, answer))
+        return True
+
+    monkeypatch.setattr(Reader, "answers_correctly", answers)
+    assert main(["reach", "tiny", *map(str, words), "--page", "chat.html"]) == 0
+    assert len(read_tokens) == 2 * 2 * 2 and {len(tokens) for tokens, _ in read_tokens} == {256, 512}
+    for tokens, answer in read_tokens:
+        text = tokenizer.decode(tokens)
+        message, _, reply = text.removeprefix("<s>[user]\n").partition("[end]\n[assistant]\n")
+        chat = [{"role": "user", "content": message}]
+        options = {"add_generation_prompt": True, "return_dict": False}
+        assert tokens == [
+            *tokenizer.apply_chat_template(chat, **options),
+            *tokenizer(reply, add_special_tokens=False).input_ids,
+        ]
+        assert tokens.count(tokenizer.bos_token_id) == 1
+        question = message.rpartition("what the text above says: ")[2]
+        assert reply == f"{question}{tokenizer.decode(tokens[-answer:])}"
+    chat = {"before": "<s>[user]\n", "after": "[end]\n[assistant]\n"}
+    assert json.loads(Path("tiny.reach.json").read_text())["chat"] == chat
+    assert (
+        "template: &lt;s&gt;[user] [text and question] [end] [assistant] [beginning of" in Path("chat.html").read_text()
+    )
+    assert "--chat True instead of False" in refused(capfd, "tiny", *words[:-1])
+    text = Path("tiny/chat_template.jinja").read_text()
+    Path("tiny/chat_template.jinja").write_text(text.replace("message['content']", "1 / 0"))
+    assert "apply its chat template (ZeroDivisionError" in refused(capfd, "tiny", *words, "--output", "new.json")
+
+
+def test_flags_of_other_programs(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [
+        *SMALL[:2],
+        "--lengths",
+        128,
+        "--examples",
+        1,
+        "--tasks",
+        "text",
+        "--methods",
+        "own,pi:factor=2,dynamicntk",
+    ]
+    assert main(["reach", "tiny", *map(str, words), "--page", "flags.html"]) == 0
+    found = {(entry.method, entry.program): entry for entry in read(Path("tiny.reach.json")).flags}
+    assert len(found) == 4
+    flags = found["pi:factor=2", "llama.cpp"].flags
+    assert flags == "--rope-scaling linear --rope-freq-base 10000 --rope-scale 2 --ctx-size 4096"
+    page = Path("flags.html").read_text()
+    assert f"<code>{flags}</code>" in page and "none: it has no counterpart of DynamicNTK" in page
 
 
 @pytest.mark.parametrize("key", ["rope_parameters", "rope_theta"])

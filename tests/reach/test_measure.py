@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from lengthwise.config import ConfigError
 from lengthwise.reach import measure
+from lengthwise.reach.loading import load_folder
 from lengthwise.reach.measure import Measurement, bin_starts, stored_results
 from lengthwise.reach.model import Reader
 from lengthwise.reach.plan import Plan
@@ -100,6 +101,26 @@ def test_cross_entropy_is_that_of_the_same_tokens_at_every_length(tmp_path: Path
     means = expected.split([63, 32, 32, 64, 64, 128, 128, 256, 256])
     for (_, interval, _), last in zip(cells, means, strict=True):
         assert interval.low - 1e-6 <= float(last.mean()) <= interval.high + 1e-6
+
+
+@pytest.mark.parametrize(("words", "unit"), [(2000, "tokens"), (8000, "characters")])
+def test_scores_can_be_computed_again_from_the_file(tmp_path: Path, words: int, unit: str) -> None:
+    """With the text, the tokenizer and transformers alone. The model reads the end of each window."""
+    (tmp_path / "text.txt").write_text(prose(words))
+    pretrained = load_folder(str(folder(tmp_path)), "cpu", "float32")
+    write(tmp_path / "out.json", started(tmp_path, pretrained, tasks=("text",), examples=3).run(quiet))
+    data = json.loads((tmp_path / "out.json").read_text())
+    text, tokenizer = (tmp_path / "text.txt").read_text(), pretrained.tokenizer
+    assert data["windows"]["unit"] == unit and len(data["windows"]["starts"]) == 3
+    for unit_ in data["units"]:
+        for start, found in zip(data["windows"]["starts"], unit_["scores"], strict=True):
+            part = text[start:] if unit == "characters" else text
+            ids = tokenizer(part, add_special_tokens=False).input_ids
+            ids = ids[0 if unit == "characters" else start :][: data["plan"]["lengths"][-1]][-unit_["length"] :]
+            with torch.no_grad():
+                logits = pretrained.model(torch.tensor([ids]), use_cache=False).logits[0].double()
+            losses = F.cross_entropy(logits[:-1], torch.tensor(ids[1:]), reduction="none")
+            assert found == pytest.approx(float(losses[-data["plan"]["targets"] :].mean()), rel=1e-5)
 
 
 # ---- interruptions ------------------------------------------------------------------------------------------------

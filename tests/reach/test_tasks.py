@@ -6,7 +6,8 @@ import pytest
 
 from lengthwise.config import ConfigError
 from lengthwise.reach.plan import Plan, parse_lengths
-from lengthwise.reach.tasks import TASKS, Needles, assemble
+from lengthwise.reach.tasks import TASKS, Chat, Needles, assemble
+from lengthwise.reach.tasks.base import REQUEST
 from lengthwise.reach.text import Text, read_text, windows
 
 FILLER = [ord("x")] * 5000
@@ -31,6 +32,20 @@ def test_a_prompt_has_its_length_and_ends_with_the_answer(name: str, depth: floa
     assert decode(prompt.tokens[-prompt.answer :]) == f" {needles.answer}"
     for _, sentence in needles.sentences:
         assert decode(prompt.tokens).count(f"\n{sentence}\n") == 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_prompt_in_a_chat(name: str) -> None:
+    """The question ends the user's message and begins the answer, whose tokens are those without a chat."""
+    needles = TASKS[name].needles(Random(3), 0.5)
+    chat = Chat(before="<s>[user]", after="[end][model]")
+    prompt = assemble(needles, FILLER, encode, 900, prefix=[1, 2], chat=chat)
+    text = decode(prompt.tokens)
+    assert len(prompt.tokens) == 900 and text.startswith("<s>[user]x" if name != "values" else "<s>[user]")
+    assert text.endswith(f"x\n{REQUEST} {needles.question}[end][model]{needles.question} {needles.answer}")
+    assert decode(prompt.tokens[-prompt.answer :]) == f" {needles.answer}"
+    with pytest.raises(ConfigError, match="which must be at most three quarters"):
+        assemble(needles, FILLER, encode, 900 - text.count("x"), chat=chat)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -136,14 +151,17 @@ def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:
         read.append(len(part))
         return [int(word[1:] or 0) for word in part.split()]
 
-    found = windows(text, counting, 100, 10, 4)
+    found, begins = windows(text, counting, 100, 10, 4)
     assert [(window[0], len(window)) for window in found] == [
         (n, 100) for n in (0, *(window[0] for window in found[1:]))
     ]
     assert read == [800] * 4, "eight characters for each token"
     size = len(text.content)
-    starts = [text.content.index(f" w{window[0]} ") / size if n else 0 for n, window in enumerate(found)]
-    assert starts == pytest.approx([0, 0.25, 0.5, 0.75], abs=0.001), "evenly spaced over the whole text"
+    starts = [text.content.index(f" w{window[0]} ") if n else 0 for n, window in enumerate(found)]
+    assert begins.unit == "characters" and list(begins.starts) == starts
+    assert [start / size for start in starts] == pytest.approx([0, 0.25, 0.5, 0.75], abs=0.001), (
+        "evenly spaced over the whole text"
+    )
     assert all(window == list(range(window[0], window[0] + 100)) for window in found), (
         "each begins and ends with a whole word"
     )
@@ -156,17 +174,18 @@ def test_a_text_with_few_tokens_for_its_characters(tmp_path) -> None:
         read.append(len(part))
         return encode(part[::20])
 
-    assert [len(window) for window in windows(text, rare, 1000, 10, 2)] == [1000, 1000]
+    assert [len(window) for window in windows(text, rare, 1000, 10, 2)[0]] == [1000, 1000]
     assert read == [8000, 16000, 32000] * 2
-    assert [len(window) for window in windows(text, rare, 3000, 10, 2)] == [3000, 3000]
+    assert [len(window) for window in windows(text, rare, 3000, 10, 2)[0]] == [3000, 3000]
     assert read[-1] == 100_000, "a part has fewer tokens, so the windows overlap in the whole text"
 
 
 def test_windows_of_a_short_text(tmp_path) -> None:
     def found(size: int, examples: int) -> list[list[int]]:
-        return [
-            list(window) for window in windows(Text(tmp_path, "", ""), lambda _: list(range(size)), 100, 10, examples)
-        ]
+        text = Text(tmp_path, "", "")
+        windows_, begins = windows(text, lambda _: list(range(size)), 100, 10, examples)
+        assert begins.unit == "tokens" and list(begins.starts) == [window[0] for window in windows_]
+        return [list(window) for window in windows_]
 
     assert [(window[0], window[-1], len(window)) for window in found(1000, 4)] == [
         (0, 99, 100),

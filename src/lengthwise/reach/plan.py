@@ -58,7 +58,7 @@ class Plan(Config):
                 "or fewer targets"
             )
         if self.chat and set(self.tasks) <= {TEXT}:
-            raise ConfigError("chat changes only retrieval tasks; name one in tasks, such as needle, or omit it")
+            raise ConfigError("--chat changes only retrieval tasks; name one in --tasks, such as needle, or omit --chat")
         known = (TEXT, *TASKS)
         for name in self.tasks:
             if name not in known:
