@@ -13,7 +13,7 @@ from lengthwise.huggingface.replacement import encoding_of
 from lengthwise.reach import model as reach_model
 from lengthwise.reach.methods import applied, choice_of
 from lengthwise.reach.model import PreallocatedLayer, Reader, position_limit
-from tests.huggingface.models import FAMILIES, model_of
+from tests.huggingface.models import COMMON, FAMILIES, model_of
 
 LENGTH = 61  # the models of transformers with tables have 64 positions
 
@@ -124,14 +124,23 @@ def test_losses_of_our_mamba() -> None:
     require_same(LengthwiseForCausalLM(config).eval())
 
 
-def test_a_model_without_a_cache_is_computed_at_once() -> None:
-    from transformers import MambaConfig, MambaForCausalLM
+RECURRENT: dict[str, dict[str, Any]] = {
+    "mamba": {"hidden_size": 16, "num_hidden_layers": 1, "state_size": 4},
+    "jamba": {
+        "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "use_mamba_kernels": False,
+        "mamba_d_state": 4,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_a_model_with_recurrent_states_is_computed_at_once(kind: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    config = MambaConfig(vocab_size=61, hidden_size=16, num_hidden_layers=1, state_size=4)
-    model = MambaForCausalLM(config).eval()
-    assert not Reader(model).in_chunks
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**COMMON, **RECURRENT[kind]})).eval()
     require_same(model)
+    assert not Reader(model).in_chunks
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt_neox"])

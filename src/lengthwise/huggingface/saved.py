@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
-from transformers.configuration_utils import SubConfigSpec
 
 from lengthwise import cache_folder
 from lengthwise.config import Choice, ConfigError
@@ -30,12 +29,15 @@ class ReplacedConfig(PreTrainedConfig):
     """
 
     model_type = "lengthwise_replaced"
-    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
-        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="llama")
-    }
+    sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}
 
     text_config: dict[str, Any] | PreTrainedConfig | None = None
     encoding: dict[str, Any] | None = None
+
+    def __post_init__(self, **further: Any) -> None:
+        if not isinstance(self.text_config, PreTrainedConfig):
+            self.text_config = AutoConfig.for_model(**{"model_type": "llama", **(self.text_config or {})})
+        super().__post_init__(**further)
 
     @classmethod
     def of(cls, config: PreTrainedConfig, choice: Choice) -> "ReplacedConfig":

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 from lengthwise.huggingface import LengthwiseForCausalLM
 from lengthwise.huggingface.exported_model import LengthwiseCache
@@ -161,7 +161,8 @@ def use_process(threads: int) -> None:
 def needs_whole_text(model: Any) -> bool:
     """Return whether chunks of a text would give other logits than one forward pass, or none.
 
-    This is so if angles of rotations depend on the length of the text, or if an encoding in a model of transformers reads content.
+    This is so if angles of rotations depend on the length of the text, if an encoding in a model of transformers reads content, or
+    if a layer of transformers keeps a recurrent state: some of them (Mamba, Jamba, Bamba) begin each chunk without the state.
     """
     if isinstance(model, LengthwiseForCausalLM):
         modules = getattr(model.model, "encodings", ())
@@ -169,6 +170,8 @@ def needs_whole_text(model: Any) -> bool:
     if encoding_of(model) is not None:
         encodings = model.get_decoder().position_encodings
         return any(encoding.depends_on_length() or encoding.reads_content() for encoding in encodings)
+    if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in DynamicCache(config=model.config).layers):
+        return True
     parameters = getattr(model.config, "rope_parameters", None) or {}
     entries = [parameters, *(entry for entry in parameters.values() if isinstance(entry, dict))]
     return any(entry.get("rope_type") in DEPENDS_ON_LENGTH for entry in entries)
