@@ -355,7 +355,9 @@ def test_a_rotation_in_the_other_direction_is_refused() -> None:
 
 
 def test_an_untested_version_of_transformers_has_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = [model_of("llama") for _ in range(2)]  # transformers replaces its own module when it imports the first model
+    models = [
+        model_of("llama") for _ in range(2)
+    ]  # transformers replaces its own module when it imports the first model
     monkeypatch.setattr("transformers.__version__", "6.1.0")
     monkeypatch.setattr("lengthwise.transformers_versions._given", set())
     with warnings.catch_warnings(record=True) as given:
