@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
+from lengthwise.huggingface.attention import NO_POSITION_IDS
 from lengthwise.transformers_versions import own_cache_name
 
 COMMON = {
@@ -25,6 +26,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 16,
 }  # fmt: skip
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
+GPT_OSS = {**YARN, "truncate": False}
 GEMMA3_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
 GEMMA3 = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
@@ -41,6 +43,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 8},
     "gemma3_text": {"head_dim": 8, "sliding_window": 6, "layer_types": GEMMA3_LAYERS, "rope_parameters": GEMMA3},
     "smollm3": {"no_rope_layers": [1, 1, 0]},
+    "gpt_oss": {"head_dim": 8, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2, "rope_parameters": GPT_OSS},
     "bloom": {},
     "bloom, 6 heads": {"n_head": 6, "hidden_size": 36},
     "mpt": {"max_seq_len": 64},
@@ -49,14 +52,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-ATTENTION = {"bloom": "eager", "mpt": "eager"}  # the only ones that they have
+ATTENTION = {
+    "bloom": "eager",
+    "mpt": "eager",
+    "gpt_oss": "eager",
+}  # the only ones that they have, apart from flash attention
 
 
 def model_of(family: str, **settings: Any) -> Any:
     kind = family.partition(",")[0]
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, **{**COMMON, **FAMILIES[family], **settings})
-    return AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION.get(kind, "sdpa")).eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION.get(kind, "sdpa")).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith(".sinks"):
+            torch.nn.init.normal_(parameter)
+    return model
 
 
 def tokens(rows: int = 2, length: int = 17) -> torch.Tensor:
@@ -83,7 +94,7 @@ def answers(model: Any) -> dict[str, torch.Tensor]:
         found["without a cache"] = model(x, use_cache=False).logits
         found["left padding, counted"] = model(x, attention_mask=left).logits[left.bool()]
         found["right padding"] = model(x, attention_mask=right).logits[right.bool()]
-        if model.config.model_type not in ATTENTION:  # these take no position IDs
+        if model.config.model_type not in NO_POSITION_IDS:
             found |= with_positions(model, x, left)
         cache = DynamicCache(config=model.config)
         parts = [model(x[:, a:b], use_cache=True, **with_cache(cache)).logits for a, b in ((0, 7), (7, 8), (8, 17))]
@@ -101,6 +112,7 @@ def with_positions(model: Any, x: torch.Tensor, left: torch.Tensor) -> dict[str,
     found["positions"] = model(x, position_ids=torch.arange(3, 20)[None], use_cache=False).logits
     padded = (left.cumsum(1) - 1).clamp(min=0)
     found["left padding"] = model(x, attention_mask=left, position_ids=padded).logits[left.bool()]
-    packed = torch.cat([torch.arange(6), torch.arange(7), torch.arange(4)])[None]
-    found["packed"] = model(x, position_ids=packed, use_cache=False).logits
+    if model.config.model_type != "gpt_oss":  # its class does not hide documents from each other
+        packed = torch.cat([torch.arange(6), torch.arange(7), torch.arange(4)])[None]
+        found["packed"] = model(x, position_ids=packed, use_cache=False).logits
     return found

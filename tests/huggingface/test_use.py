@@ -259,7 +259,7 @@ def test_a_soft_cap_is_refused() -> None:
     from lengthwise.huggingface.attention import Tokens, attention
 
     q = torch.zeros(1, 4, 3, 8)
-    for name in ("softcap", "s_aux", "position_bias"):
+    for name in ("softcap", "position_bias"):
         refused(
             "which the encodings of lengthwise do not support",
             lambda name=name: attention(layer, q, q, q, Tokens(3, 3, 0, None, False), **{name: 1.0}),

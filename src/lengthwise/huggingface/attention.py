@@ -20,14 +20,14 @@ from lengthwise.attention import EncodingCache, Mask, Plan, plan, with_content
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import features_of
-from lengthwise.forms import AttentionModifiers, TokenRotation
+from lengthwise.forms import AttentionModifiers, SinkLogit, TokenRotation
 from lengthwise.span import Span, document_lengths, lowest_and_highest
 
 NAME = "lengthwise"  # of both functions, and the `attn_implementation` of a model; a name with "flash" in it has a special meaning
 NO_STATIC_CACHE = "a model with an encoding of lengthwise supports no static cache; use a DynamicCache"
 NO_POSITION_IDS = ("bloom", "mpt")
 """Types of models that take no position IDs. There, the tokens that are no padding are counted."""
-UNSUPPORTED = {"softcap": "a soft cap of the logits", "s_aux": "attention sinks", "position_bias": "a position bias"}
+UNSUPPORTED = {"softcap": "a soft cap of the logits", "position_bias": "a position bias"}
 
 
 class NotATensor(ConfigError, AttributeError):
@@ -214,7 +214,8 @@ class Tokens:
             if not self.packed and bool(begins.any()):
                 # transformers would let the documents see each other.
                 raise ConfigError(
-                    "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask"
+                    "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask, in a "
+                    "model whose class hides them from each other (that of gpt-oss does not)"
                 )
             return position_ids
         candidates = [by_index] if counted is None else [by_index, counted]
@@ -324,13 +325,18 @@ def attention(
         # What other layers have computed belongs to graphs that no longer exist in the backward pass.
         tokens = tokens.without_results()
     modifiers = tokens.modifiers(encoding, further.get("position_ids"), query.device, state.forms)
-    if encoding.reads_content():
+    sinks = further.get("s_aux")  # a learned logit of each head [h], which is a parameter of the layer
+    if encoding.reads_content() or sinks is not None:
         span, documents = tokens.span(encoding.depends_on_length(), further.get("position_ids"), query.device)
         mask = Mask(tokens.queries, tokens.keys, causal, documents, window)
-        prepared = plan(with_content(modifiers, encoding, tokens.features(encoding), span, mask), span, mask, query)
+        if encoding.reads_content():
+            modifiers = with_content(modifiers, encoding, tokens.features(encoding), span, mask)
+        if sinks is not None:
+            modifiers = replace(modifiers, sink=SinkLogit(sinks))
+        prepared = plan(modifiers, span, mask, query)
     else:
         prepared = tokens.plan(encoding, window, causal, query)
-    if tokens.is_plain(encoding, window) and query.shape[:2] == key.shape[:2]:
+    if sinks is None and tokens.is_plain(encoding, window) and query.shape[:2] == key.shape[:2]:
         # For one query, torch's attention takes as long as ours, and the call itself takes less.
         return scaled_dot_product_attention(query, key, value, scale=scaling).transpose(1, 2).contiguous(), None
     return prepared(query, key, value, scale=scaling).transpose(1, 2).contiguous(), None

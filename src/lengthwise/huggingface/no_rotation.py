@@ -60,6 +60,7 @@ class NoRotation(nn.Module):
     def __init__(self, original: nn.Module):
         super().__init__()
         self.original = original
+        self.config = getattr(original, "config", None)  # Granite SWA reads the base there
         self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
 
     def forward(self, x: Tensor, position_ids: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:

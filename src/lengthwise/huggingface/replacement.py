@@ -115,7 +115,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
             f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
         )
     _require_known_masks(config)
-    rotates = any(name == "rotary_emb" for _, name, _ in own)
+    rotates = not all(isinstance(original, nn.Embedding) for _, _, original in own)
     choice = (
         own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding, model, len(layers), rotates)
     )
@@ -126,6 +126,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         "train_length": train_length_of(config),
     }
     _require_no_window(choice)
+    _require_own_sinks(choice, layers)
     modules, parts_of_layer = layer_modules(choice, len(layers), None, context)
     for n, parts in enumerate(parts_of_layer):
         modules[parts[0]].inherited = choice.layers[n % len(choice.layers)].inherited
@@ -164,7 +165,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
 def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
     """Let the layers of a model rotate few tokens by our angles, if one rotation belongs to all layers, and they can compute it."""
     encodings = list(decoder.position_encodings)
-    rotary = [(parent, name, original) for parent, name, original in replaced.modules if name == "rotary_emb"]
+    rotary = [entry for entry in replaced.modules if not isinstance(entry[2], nn.Embedding)]
     if len(encodings) != 1 or len(rotary) != 1:
         return
     ((parent, name, original),) = rotary
@@ -364,13 +365,31 @@ def _require_known_masks(config: Any) -> None:
 def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
     """Return the modules of the model's own encoding, with their parents and names."""
     found: list[tuple[nn.Module, str, nn.Module]] = []
+    others: list[nn.Module] = []
     for parent in decoder.modules():
         for name, child in parent.named_children():
-            if name == "rotary_emb" or (name == "wpe" and isinstance(child, nn.Embedding)):
+            is_rotary = "RotaryEmbedding" in type(child).__name__
+            in_list = is_rotary and isinstance(parent, nn.ModuleList)  # of Granite SWA
+            if in_list or name == "rotary_emb" or (name == "wpe" and isinstance(child, nn.Embedding)):
                 found.append((parent, name, child))
-    if not found and not any(type(m).__name__ in FORWARDS for m in decoder.modules()):
+            elif is_rotary:
+                others.append(child)
+    if others or not (found or any(type(m).__name__ in FORWARDS for m in decoder.modules())):
         raise ConfigError(f"the own position encoding of {type(decoder).__name__} cannot be switched off")
     return found
+
+
+def _require_own_sinks(choice: Choice, layers: list[nn.Module]) -> None:
+    """Raise `ConfigError` if a layer with sinks of its own, which it keeps, gets an encoding that cannot be combined with them."""
+    for n, module in enumerate(layers):
+        layer = choice.layers[n % len(choice.layers)]
+        if isinstance(getattr(module, "sinks", None), nn.Parameter):
+            if any(part.name == "Sinks" for part in layer.parts):
+                raise ConfigError(f"{layer.label}: the layers of this model keep learned sinks of their own; omit ours")
+            if not cast(type[PositionEncoding], layer.cls).has_softmax:
+                raise ConfigError(
+                    f"{layer.name} has no softmax, to which the learned sinks of this model could be added; name another encoding"
+                )
 
 
 def _require_no_window(choice: Choice) -> None:
