@@ -307,7 +307,7 @@ def test_a_kernel_that_another_user_left_is_not_loaded(shared: Path) -> None:
         '#include <unistd.h>\n__attribute__((constructor)) void f() { write(1, "evil\\n", 5); }\n'
     )
     subprocess.run(
-        [*building._compiler(), "-shared", "-fPIC", "-o", shared / "evil.so", shared / "evil.cpp"], check=True
+        [*building.compiler(), "-shared", "-fPIC", "-o", shared / "evil.so", shared / "evil.cpp"], check=True
     )
     evil = (shared / "evil.so").read_bytes()
     folder = shared / "lengthwise"

@@ -64,17 +64,18 @@ def other(tmp_path_factory) -> bytes:
     """A library that loads and has other symbols."""
     folder = tmp_path_factory.mktemp("other")
     (folder / "other.cpp").write_text('extern "C" int another() { return 1; }\n')
-    compiler = building._compiler()
-    subprocess.run([*compiler, "-shared", "-fPIC", "-o", folder / "other.so", folder / "other.cpp"], check=True)
+    subprocess.run(
+        [*building.compiler(), "-shared", "-fPIC", "-o", folder / "other.so", folder / "other.cpp"], check=True
+    )
     return (folder / "other.so").read_bytes()
 
 
-def test_it_is_compiled_once_and_found_afterwards_in_either_place(places, monkeypatch):
-    assert places.load()._name == str(places.beside / building.name(places.makes))
+def test_it_is_compiled_once_into_the_cache_and_found_afterwards_in_either_place(places, monkeypatch):
+    assert places.load()._name == str(places.cache / building.name(places.makes))
     assert places.load() and places.times == 1
-    places.cache.mkdir()
-    (places.beside / building.name(places.makes)).rename(places.cache / building.name(places.makes))
-    assert places.load()._name == str(places.cache / building.name(places.makes)) and places.times == 1
+    assert not list(places.beside.iterdir()), "uninstalling would leave it"
+    (places.cache / building.name(places.makes)).rename(places.beside / building.name(places.makes))
+    assert places.load()._name == str(places.beside / building.name(places.makes)) and places.times == 1
 
 
 @pytest.mark.parametrize("size", [0, 100, 20_000, 300_000], ids=str)
@@ -90,7 +91,8 @@ def test_one_that_was_cut_short_is_compiled_again(places, where, size):
 
 def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeypatch, capsys):
     monkeypatch.setattr(library, "_LOCKED", 0.1)
-    with cache_folder.locked(places.beside / ".lengthwise.lock", 0, what="busy"):
+    places.cache.mkdir(mode=0o700)
+    with cache_folder.locked(places.cache / ".lengthwise.lock", 0, what="busy"):
         assert places.load()
     waits, compiles = capsys.readouterr().err.splitlines()
     assert waits == "lengthwise: waiting for another process, which is compiling the attention kernel"
@@ -112,12 +114,12 @@ q = torch.ones(1, 1, 4, 8)
 print(lengthwise.__file__, lengthwise.attend(q, q, q, backend="fused").sum().item())
 """
     (tmp_path / "real.so").write_bytes(real)
-    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "LENGTHWISE_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-c", program, str(tmp_path / "real.so")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     assert done.stdout.split() == [str(copied / "__init__.py"), "32.0"]
-    assert damaged.read_bytes() == real
+    assert not damaged.exists() and (tmp_path / "cache" / damaged.name).read_bytes() == real
 
 
 def test_a_changed_byte_is_noticed(places):
@@ -132,8 +134,7 @@ def test_other_symbols_are_compiled_again_and_then_said(places, other):
     for name in (building.name(other), building.name(places.makes)):
         places.put(places.beside, other, name)
     assert places.load() and places.times == 1
-    shutil.rmtree(places.beside)
-    places.beside.mkdir()
+    shutil.rmtree(places.cache)
     places.makes = other
     with pytest.raises(CannotBuild, match=r"^the library that was compiled has no lengthwise_attention; is .* CXX"):
         places.load()
@@ -154,13 +155,7 @@ def test_what_another_machine_made_stays_and_does_not_hinder(places):
     assert places.load() and places.times == 1
 
 
-def test_a_place_that_cannot_be_written_is_passed_over(places, monkeypatch):
-    places.beside.rmdir()
-    places.beside.touch()  # a file where a folder should be
-    assert places.load()._name.startswith(str(places.cache)) and places.times == 1
-
-
-def test_without_any_place_it_is_compiled_for_the_process_and_says_so(places, monkeypatch, real):
+def test_without_a_place_it_is_compiled_for_the_process_and_says_so(places, monkeypatch, real):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -172,15 +167,13 @@ def test_without_any_place_it_is_compiled_for_the_process_and_says_so(places, mo
     said = str(seen[0].message)
     assert len(seen) == 1 and "\n" not in said
     assert "LENGTHWISE_CACHE" in said
-    assert said.count("No space left on device") == 2 and str(places.cache) in said
-    for folder in (places.beside, places.cache):
-        assert [path.name for path in folder.iterdir()] == [".lengthwise.lock"]
+    assert "No space left on device" in said and str(places.cache) in said
+    assert [path.name for path in places.cache.iterdir()] == [".lengthwise.lock"]
+    assert not list(places.beside.iterdir())
 
 
 def test_a_cache_of_somebody_else_is_not_used(places, real):
     """As a folder that others may write to is."""
-    places.beside.rmdir()
-    places.beside.touch()
     places.put(places.cache, real)
     places.cache.chmod(0o777)
     with pytest.warns(UserWarning, match=r"other users may write to .*cache \(mode 777\).*LENGTHWISE_CACHE"):
@@ -190,13 +183,15 @@ def test_a_cache_of_somebody_else_is_not_used(places, real):
     assert places.load()._name.startswith(str(places.cache)) and places.times == 1
 
 
-def test_without_a_home_it_is_found_beside_its_source(places, monkeypatch):
+def test_without_a_home_it_is_found_beside_its_source(places, monkeypatch, capsys):
     places.put(places.beside, places.makes)
     monkeypatch.setattr(cache_folder, "location", _no_home)
     assert places.load() and places.times == 0
     shutil.rmtree(places.beside)
-    with pytest.warns(UserWarning, match="in every process.*no home folder"):
+    with pytest.warns(UserWarning, match="in every process.*no home folder") as seen:
         assert places.load() and places.times == 1
+    assert "once" not in capsys.readouterr().err
+    assert seen[0].filename == __file__
 
 
 def _no_home():
@@ -219,7 +214,7 @@ def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(
     monkeypatch.setenv("CXX", "true")
     with pytest.raises(CannotBuild, match="true made no library"):
         library.load(SIZE)
-    assert [path.name for path in tmp_path.iterdir()] == [".lengthwise.lock"]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lengthwise.lock"]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
@@ -296,30 +291,38 @@ def test_every_source_that_is_compiled_alone_is_listed():
     assert {path.name for path in building.CSRC.glob("*.cpp")} == {building.KERNEL, *building.COMPILED_ONCE}
 
 
-def test_what_older_sources_made_is_deleted(places):
-    old = places.put(places.beside, b"old", "attention-0123456789abcdef-0123456789abcdef.so")
-    places.load()
-    assert not old.exists()
-
-
 @pytest.mark.medium
-def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
-    """In a fresh process, with a source whose library is nowhere."""
-    program = f"""
-import warnings, pathlib
-from lengthwise.attention import unsupported_reason
+@pytest.mark.parametrize("call", ["lengthwise.attend(q, q, q, fire)", "model(torch.zeros(1, 4, dtype=torch.long))"])
+@pytest.mark.parametrize("cxx", ["/nowhere/c++", ""])
+def test_without_a_compiler_one_warning_points_at_the_line_that_needs_it(tmp_path, cxx, call):
+    """In a fresh process, with a source whose library is nowhere. Nothing is announced, and nothing is created."""
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import pathlib, torch, lengthwise
+from lengthwise.config import ModelConfig
 from lengthwise.native import library
-from lengthwise.forms import AttentionModifiers
-from lengthwise.span import Span
 library.beside = lambda: pathlib.Path({str(tmp_path)!r})
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    reasons = [unsupported_reason("fused", AttentionModifiers(), Span.of(2)) for _ in range(2)]
-assert len(seen) == 1, seen
-print(seen[0].message, reasons[1], sep="\\n")
-"""
-    env = {**os.environ, "CXX": "/nowhere/c++", "LENGTHWISE_CACHE": str(tmp_path / "cache")}
-    said = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True).stdout
-    warning, reason = said.splitlines()
-    assert "C++ compiler" in warning and "/nowhere/c++" in warning and "/nowhere/c++" in reason
-    assert [path.name for path in tmp_path.iterdir()] == [".lengthwise.lock"]
+fire = lengthwise.encodings.FIRE(num_heads=1)
+q = torch.ones(1, 1, 4, 8)
+size = ModelConfig(d_model=8, num_layers=1, num_heads=1)
+choice = lengthwise.choose(lengthwise.encodings.FIRE)
+model = lengthwise.models.Decoder(size, choice, vocab_size=2, output_size=2, train_length=4)
+for _ in range(2):
+    {call}  # line 12
+print(lengthwise.attention.unsupported_reason("fused", lengthwise.forms.AttentionModifiers(), lengthwise.span.Span.of(2)))
+""")
+    environment = {**os.environ, "CXX": cxx, "LENGTHWISE_CACHE": str(tmp_path / "cache"), "PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-P", str(program)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    why = "CXX names the C++ compiler /nowhere/c++, which does not exist; correct it" if cxx else (
+        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
+        "install g++)"
+    )  # fmt: skip
+    first, *source = done.stderr.splitlines()
+    assert first == (
+        f"{program}:12: UserWarning: lengthwise computes attention on the CPU several times more slowly, with the same results: "
+        f"{why} and restart"
+    )
+    assert source == [f"  {call}  # line 12"]
+    assert done.stdout == f"its compiled kernel is not available: {why} and restart\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]

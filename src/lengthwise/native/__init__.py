@@ -33,10 +33,8 @@ def _load_or_warn() -> str | None:
         loaded()
     except CannotBuild as error:
         warnings.warn(
-            f"lengthwise's fused CPU attention is not available: {error}. Other backends compute attention on the CPU instead: "
-            "the same results, several times more slowly. Install a C++ compiler (Debian and Ubuntu: apt install g++) and "
-            "restart",
-            stacklevel=4,
+            f"lengthwise computes attention on the CPU several times more slowly, with the same results: {error}",
+            stacklevel=library.level_outside(),
         )
         return f"its compiled kernel is not available: {error}"
     return None

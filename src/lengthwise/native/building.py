@@ -100,9 +100,7 @@ def remove_outdated(folder: Path) -> None:
 
 def compiled() -> bytes:
     """Compile the library and return its content. Raise `CannotBuild` where it does not compile."""
-    if os.name == "nt":
-        raise CannotBuild("the attention kernel is not made for Windows")
-    compiler = _compiler()
+    command = compiler()
     try:
         folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
     except OSError as error:
@@ -111,28 +109,37 @@ def compiled() -> bytes:
         units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
         units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
         steps = [
-            [*compiler, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
+            [*command, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
             for source, unit, own in units
         ]
         _run(steps, made, group)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
-        _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)
+        _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)
         try:
             return library.read_bytes()
         except OSError as error:
-            raise CannotBuild(f"{compiler[0]} made no library ({error.strerror})") from None
+            raise CannotBuild(f"{command[0]} made no library ({error.strerror})") from None
 
 
-def _compiler() -> list[str]:
+def compiler() -> list[str]:
+    """Return the command of the C++ compiler. Raise `CannotBuild` where there is none."""
+    if os.name == "nt":
+        raise CannotBuild("the attention kernel is not made for Windows")
     try:
-        if given := shlex.split(os.environ.get("CXX", "")):
-            return given
+        given = shlex.split(os.environ.get("CXX", ""))
     except ValueError as error:
         raise CannotBuild(f"CXX is {os.environ['CXX']!r}: {error}") from None
+    if given:
+        if shutil.which(given[0]) is None:
+            raise CannotBuild(f"CXX names the C++ compiler {given[0]}, which does not exist; correct it and restart")
+        return given
     for known in ("c++", "g++", "clang++"):
         if found := shutil.which(known):
             return [found]
-    raise CannotBuild("there is no C++ compiler on PATH (c++, g++ or clang++) and none named in CXX")
+    raise CannotBuild(
+        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
+        "install g++) and restart"
+    )
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels and
 for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare clone, the
-first use compiles it into the first of the two that can be written to; where that is none, for this process alone.
+first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is written beside the
+source, where uninstalling would leave it.
 
 A library is loaded only if its content is what its name says, and in the cache folder only if nobody else can have written
 it. Beside the source its owner is not asked about: whoever can write there can change the source too.
@@ -13,7 +14,6 @@ import ctypes
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 from lengthwise import cache_folder
@@ -29,6 +29,7 @@ SYMBOLS = (
     "lengthwise_pieces_backward",
     "lengthwise_target",
 )
+_INSIDE = ("lengthwise", "torch", "jaxtyping", "beartype")
 _LOCKED = 300.0  # seconds to wait for another process that compiles
 
 
@@ -40,7 +41,7 @@ def beside() -> Path:
 def load(call_size: int) -> ctypes.CDLL:
     """Return the library, found or compiled, whose calls have `call_size` bytes. Raise `CannotBuild` where there is none."""
     library = _first_in(beside(), call_size)
-    with contextlib.suppress(CacheError):  # `_places` says why
+    with contextlib.suppress(CacheError):  # `_compile` says why
         if library is None and (folder := cache_folder.folder()):
             library = _first_in(folder, call_size)
     return library or _compile(call_size)
@@ -70,37 +71,28 @@ def _open(path: Path, call_size: int) -> ctypes.CDLL:
 
 
 def _compile(call_size: int) -> ctypes.CDLL:
-    """Compile the library and load it from the first place that takes it."""
-    reasons: list[str] = []
+    """Compile the library into the cache folder and load it, or for this process alone if the folder cannot be used."""
+    building.compiler()  # raises `CannotBuild` before anything is created or printed
     content = b""
-    for folder in _places(reasons):
-        try:
-            with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
-                if not content and (library := _first_in(folder, call_size)):  # another process was faster
-                    return library
-                content = content or _compiled()
-                path = folder / building.name(content)
-                cache_folder.write(path, content, 0o755)
-                if folder == beside():
-                    building.remove_outdated(folder)
-                return _open(path, call_size)
-        except OSError as error:
-            reasons.append(f"{folder} ({error.strerror or error})")
-    return _for_this_process(content or _compiled(), call_size, "; ".join(reasons))
-
-
-def _places(reasons: list[str]) -> Iterator[Path]:
-    """Yield the folders that may keep the library. Why the cache folder is none of them is added to the reasons."""
-    yield beside()
     try:
-        if folder := cache_folder.folder(create=True):
-            yield folder
+        folder = cache_folder.folder(create=True)
+        assert folder
+        with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
+            if library := _first_in(folder, call_size):  # another process was faster
+                return library
+            content = _compiled("once; ")
+            path = folder / building.name(content)
+            cache_folder.write(path, content, 0o755)
+            return _open(path, call_size)
     except CacheError as error:
-        reasons.append(str(error))
+        reason = str(error)
+    except OSError as error:
+        reason = f"{folder} ({error.strerror or error})"
+    return _for_this_process(content or _compiled(), call_size, reason)
 
 
-def _compiled() -> bytes:
-    print("lengthwise: compiling the attention kernel (once; 10 to 60 seconds)", file=sys.stderr, flush=True)
+def _compiled(how_often: str = "") -> bytes:
+    print(f"lengthwise: compiling the attention kernel ({how_often}10 to 60 seconds)", file=sys.stderr, flush=True)
     return building.compiled()
 
 
@@ -115,6 +107,17 @@ def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDL
     warnings.warn(
         "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
         f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
-        stacklevel=5,
+        stacklevel=level_outside(),
     )
     return library
+
+
+def level_outside() -> int:
+    """Return the `stacklevel` for a warning of the calling function that points at the line of the user that led to it.
+
+    Lines of torch, through which calls of modules go, and of jaxtyping are not the user's.
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
+        frame, level = frame.f_back, level + 1
+    return level
