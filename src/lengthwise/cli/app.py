@@ -20,10 +20,10 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` prints how to continue
 )
 
-COMMANDS = (  # names of modules, each of which defines the function `command`, or such a list of its own modules
+COMMANDS = (  # also the names of modules, each of which defines the function `command`, or such a list of its own modules
     "run",
     "work",
-    "copy_study",
+    "copy-study",
     "compare",
     "tokenize",
     "report",
@@ -54,9 +54,9 @@ COMMANDS = (  # names of modules, each of which defines the function `command`, 
 def add(parent: App, package: str, names: Sequence[str]) -> None:
     """Add the commands of a package. One that lists commands of its own becomes a group, such as `lengthwise export scores`."""
     for number, name in enumerate(names, 1):
-        module = import_module(f"{package}.{name}")
+        module = import_module(f"{package}.{name.replace('-', '_')}")
         if hasattr(module, "command"):
-            parent.command(with_plugins(module.command), name=name.replace("_", "-"), sort_key=number, help_epilogue="")
+            parent.command(with_plugins(module.command), name=name, sort_key=number, help_epilogue="")
             continue
         group = App(
             name=name, help=module.HELP, help_format="plaintext", help_epilogue="", version_flags=[], sort_key=number
