@@ -53,7 +53,8 @@ Outcome (means of two seeds; every score in benchmarks/results/study-encodings-2
 - Addition and state tracking: 0 at twice the length everywhere, as expected.
 - Counting: nothing leads at twice the length. GRAPE-A has 0.12, PaTH 0.10 and CoPE 0.05, of 128; at most 0.02 at eight times.
 The rows of AxialRoPE and MRoPE are not of these methods: both derive from RoPE, so they were evaluated on its weights, without
-training and with another base. Nobody should choose an encoding by the small differences: there are two seeds, models of two layers, and short trainings, in which
+training and with another base.
+Nobody should choose an encoding by the small differences: there are two seeds, models of two layers, and short trainings, in which
 several encodings have not learned some tasks.
 Cost: 110 minutes of two CPU cores that other work shared, and about 70 minutes of processor time on each (estimated).
 LieRE's 28 of the 1,260 runs were added by a second call of the same command, when LieRE joined the library.

@@ -9,7 +9,16 @@ import torch
 
 from lengthwise.attention import KVCache
 from lengthwise.cli.options import split_names
-from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, alternate, choice_from_data, choose
+from lengthwise.config import (
+    ConfigError,
+    ModelConfig,
+    Run,
+    TrainingConfig,
+    alternate,
+    choice_from_data,
+    choose,
+    settings_of,
+)
 from lengthwise.config.layers import split_at_commas
 from lengthwise.encodings import ENCODINGS, FIRE, T5, Llama4, LogN, NoPE, RoPE, Sinks, Sinusoidal, SSMax
 from lengthwise.huggingface import use
@@ -36,6 +45,8 @@ PATTERNS = [
     "sinusoidal(window=3,temperature=beam(length=4))",
     "fire(temperature=logn,sinks=true,window=6)",
     "xpos(window=5)+nope(sinks=true,temperature=llama4(step=4))",
+    "rerope(window=3,layer_window=6)*3+nope",
+    "selfextend(layer_window=5,window=2,group=3)+dca(layer_window=7,temperature=ssmax)",
 ]
 
 # All patterns are slow together; the first one has everything that the decoder does.
@@ -138,6 +149,13 @@ def test_a_class_with_a_setting_of_that_name_keeps_it():
     choice = choose(Own, window=7)
     assert dict(choice.settings) == {"window": 7}
     assert choice.layer.window is None
+    both = choose(Own, window=7, layer_window=4)
+    assert dict(both.settings) == {"window": 7} and both.layer.window == 4
+    assert both.label == "Own(window=7, layer_window=4)"
+    data = both.to_data()
+    assert (data["window"], data["layer_window"]) == (7, 4)
+    with pytest.raises(ConfigError, match="RoPE has no setting 'layer_window'"):
+        choose(RoPE, layer_window=4)
 
 
 def test_a_task_has_no_such_settings():
@@ -181,12 +199,18 @@ def test_decoding_equals_one_pass_packed_and_padded(text):
         torch.testing.assert_close(whole[row : row + 1, part], alone, rtol=0, atol=1e-12)
 
 
+def in_window(make, size):
+    """The setting that gives every layer a window, also of an encoding that has another `window`."""
+    return {"layer_window" if "window" in settings_of(make) else "window": size}
+
+
 @pytest.mark.parametrize("make", [e for e in ENCODINGS if not e.depends_on_length()], ids=lambda make: make.__name__)
 @torch.no_grad()
 def test_every_encoding_decodes_in_a_window(make):
     """What an encoding reads of tokens before the window, such as a convolution, is stored too."""
     settings = {"max_length": 64} if make.__name__ == "Learned" else {}
-    net, ids = model(choose(make, window=3, **settings), layers=2), tokens(1, 14)
+    net, ids = model(choose(make, **in_window(make, 3), **settings), layers=2), tokens(1, 14)
+    assert net.windows == [3, 3]
     for p in net.encodings.parameters():
         torch.nn.init.normal_(p)
     whole, cache = net(ids), net.new_cache()
@@ -201,7 +225,7 @@ def test_every_encoding_decodes_in_a_window(make):
 @torch.no_grad()
 def test_every_encoding_decodes_exactly_with_all_of_them(make):
     """Also if the documents of a row alternate, so that fewer of the last keys are of a token's own."""
-    settings = {"window": 4, "sinks": make is not Sinks and make.has_softmax}
+    settings = {**in_window(make, 4), "sinks": make is not Sinks and make.has_softmax}
     temperature = None if make.is_temperature else choose(SSMax)
     net, ids = model(choose(make, **settings, temperature=temperature), layers=3), tokens(2, 30)
     padded = torch.tensor([[0] * 13 + [1] * 17, [-1] * 20 + [4] * 10])
@@ -229,12 +253,24 @@ def test_a_window_of_all_tokens_is_no_window_bit_for_bit(name):
             assert torch.equal(*step)
 
 
+WINDOWED = [
+    ("rope(window=3)", 8),
+    ("rope(window=3)*3+nope", 19),
+    ("rerope(window=3)", 19),
+    ("rerope(layer_window=3)", 8),
+]
+WINDOWED += [("selfextend(layer_window=3)", 8), ("dca(layer_window=3,window=2)", 8)]
+
+
 @torch.no_grad()
 def test_a_window_hides_what_lies_further_back():
-    """Four layers with a window of 3 see 8 tokens back, and no more; a layer without one sees everything."""
+    """Four layers with a window of 3 see 8 tokens back, and no more; a layer without one sees everything.
+
+    A window of ReRoPE, Self-Extend and DCA hides nothing: it is where distances change.
+    """
     ids = tokens(1, 20)
     changed = torch.cat([(ids[:, :1] + 1) % 31, ids[:, 1:]], 1)
-    for text, reach in (("rope(window=3)", 8), ("rope(window=3)*3+nope", 19)):
+    for text, reach in WINDOWED:
         net = model(text)
         differs = (net(ids) != net(changed)).any(-1)[0].nonzero().flatten().tolist()
         assert max(differs) == reach

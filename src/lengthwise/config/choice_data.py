@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.config.choices import Choice, Registry, alternate, choose, layer_settings_of
+from lengthwise.config.choices import Choice, Registry, alternate, choose
+from lengthwise.config.layers import layer_settings_of
 from lengthwise.values import ConfigError
 
 

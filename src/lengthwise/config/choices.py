@@ -13,6 +13,8 @@ from lengthwise.config.layers import (
     LAYER_TYPES,
     LayerSettings,
     is_temperature,
+    layer_settings_of,
+    named,
     require_closed_parentheses,
     require_combination,
     split_at_commas,
@@ -85,7 +87,7 @@ class Choice:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
-        data = {"is": self.name, "class": class_version(self.cls), **settings, **self.layer.to_data()}
+        data = {"is": self.name, "class": class_version(self.cls), **settings, **named(self.cls, self.layer.to_data())}
         if self.remaining_layers:
             data["remaining_layers"] = [choice.to_data() for choice in self.remaining_layers]
         return data
@@ -106,8 +108,14 @@ class Choice:
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in groups)
         skip = {"sha256", *getattr(self.cls, "excluded_from_key", ())}
         shown = shown_settings(self.cls, {k: v for k, v in self.settings if k not in skip})
-        shown = ", ".join(filter(None, (shown, self.layer.label)))
+        in_layer = (f"{name}={getattr(value, 'label', value)}" for name, value in self.layer_settings.items())
+        shown = ", ".join(filter(None, (shown, *in_layer)))
         return f"{self.name}({shown})" if shown else self.name
+
+    @property
+    def layer_settings(self) -> dict[str, Any]:
+        """Return the settings of the layer that are not the defaults, by the names that they have for this class."""
+        return named(self.cls, self.layer.given)
 
     @property
     def located_label(self) -> str:
@@ -128,7 +136,7 @@ def choose(make: type, **settings: Any) -> Choice:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
     Registry.known[kind].require_own_name(make)
-    layer = {name: settings.pop(name) for name in layer_settings_of(make) if name in settings}
+    layer = {field: settings.pop(name) for name, field in layer_settings_of(make).items() if name in settings}
     _require_settings(make, settings)
     complete = {
         name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
@@ -151,12 +159,6 @@ def choose(make: type, **settings: Any) -> Choice:
             ) from error
     choice = Choice(kind, make.__name__, tuple(complete.items()), make, written=frozenset(settings))
     return _in_layer(choice, **layer)
-
-
-def layer_settings_of(make: type) -> list[str]:
-    """Return the settings of layers that a class has. A setting of its own with the same name comes first."""
-    is_encoding = getattr(make, "kind", None) == "encoding"
-    return [name for name in LAYER_TYPES if is_encoding and name not in settings_of(make)]
 
 
 def _in_layer(choice: Choice, **settings: Any) -> Choice:
@@ -402,6 +404,6 @@ class Registry:
             _require_settings(make, [key])
             if key in settings:
                 raise ConfigError(f"{text!r} sets {make.__name__}.{key} twice; omit one of them")
-            kind = LAYER_TYPES[key][0] if key in layer_settings else annotation(make, known[key])
+            kind = LAYER_TYPES[layer_settings[key]][0] if key in layer_settings else annotation(make, known[key])
             settings[key] = parse_value(value.strip(), kind, f"{make.__name__}.{key}")
         return choose(make, **settings)

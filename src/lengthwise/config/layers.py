@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from lengthwise.config.class_settings import settings_of
 from lengthwise.values import ConfigError, require_bool, require_integer, shown
 
 MAX_WINDOW = 2**31
@@ -27,11 +28,6 @@ class LayerSettings:
         """The settings that are not the defaults, by name."""
         return {name: value for name, value in vars(self).items() if value != LAYER_TYPES[name][1]}
 
-    @property
-    def label(self) -> str:
-        """The settings that are not the defaults, as labels show them: `window=512, temperature=SSMax`."""
-        return ", ".join(f"{name}={getattr(value, 'label', value)}" for name, value in self.given.items())
-
     def to_data(self) -> dict[str, Any]:
         """Return the settings that are not the defaults as plain JSON data."""
         return {name: value.to_data() if name == "temperature" else value for name, value in self.given.items()}
@@ -53,6 +49,21 @@ LAYER_TYPES: dict[str, tuple[Any, Any]] = {
     "sinks": (bool, False),
 }
 """The type of each layer setting on the command line, and its default."""
+
+
+def layer_settings_of(make: type) -> dict[str, str]:
+    """Return the fields of `LayerSettings` that an encoding has, by the names of their settings.
+
+    The names are those of the fields. If the class has a setting of its own with that name, its layer's is `layer_NAME`:
+    `choose(ReRoPE, window=64, layer_window=512)`.
+    """
+    own, is_encoding = settings_of(make), getattr(make, "kind", None) == "encoding"
+    return {f"layer_{field}" if field in own else field: field for field in LAYER_TYPES if is_encoding}
+
+
+def named(make: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of `LayerSettings` by the names that they have for the class of an encoding."""
+    return {name: fields[field] for name, field in layer_settings_of(make).items() if field in fields}
 
 
 def is_temperature(make: type) -> bool:

@@ -16,7 +16,8 @@ class DCA(DistanceMap):
 
     i and j are the positions of query and key. i' is i mod s for keys of the query's chunk, min(i mod s + s, c) for those of the
     chunk before it, and c for older ones. So distances are exact within a chunk, and for the first w tokens of a chunk also
-    to the chunk before it. By default c is 3/4 of the training length L, and w is a sixth of c. It needs no training.
+    to the chunk before it. By default c is 3/4 of the training length L, and w is a sixth of c. w hides no key (`layer_window`
+    does). It needs no training.
     Within a chunk it is RoPE to the last bit. It depends on the positions themselves, because chunks begin at multiples of s.
 
     Beyond the training length: no distance is larger than c, at any length. Distances to keys in older chunks say where in its

@@ -14,7 +14,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import DenseBias, Rotation, table_dtype
 from lengthwise.span import Span
 
-_EPSILON = 2.0**-23  # added to the mean square of p, as torch's rms_norm does in float32
+_EPSILON = 2.0**-23  # added to the mean square, as torch's rms_norm does in float32
 
 
 class GrapeAP(PositionEncoding):
@@ -22,8 +22,8 @@ class GrapeAP(PositionEncoding):
 
     x_l is the attention layer's input at token l, W_h has w = `probe_dim` rows, and m_h are ALiBi's slopes. R_l rotates the pairs
     (c, c + w/2) by l radians, the same for all pairs, where l is the position ID. The sum goes over the tokens of the query's
-    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. W is
-    initialized from N(0, 1 / (4 d_model)).
+    document, in float64. Each of its terms depends on the query too, so there is a number for every pair of tokens. 2^-23 is added
+    to the mean square of W_h x_l. W is initialized from N(0, 1 / (4 d_model)).
 
     Sources differ in the vector a_i of the query. `variant` selects it: W_h x_i (`"code"`), p_i (`"paper"`) or R_i p_i
     (`"relative"`). In the first two only keys are rotated, so the bias depends on where the text begins. In the last one it

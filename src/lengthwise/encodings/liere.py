@@ -46,8 +46,8 @@ class LieRE(PositionEncoding):
     Beyond the training length: directions that rotate slowly reach angles never seen in training.
 
     Source: Ostmeier et al. 2024, "LieRE: Lie Rotational Positional Encodings".
-    Code: StanfordMIMI/LieRE, models/rope_vit.py (`generator_dim=8`, as for ImageNet; matrices for each layer and head, as for
-    CIFAR-100, while those for ImageNet are shared).
+    Code: StanfordMIMI/LieRE, models/rope_vit.py (`generator_dim=8` as for ImageNet, and matrices for each layer and head as in all
+    its scripts; by default, its classes share them).
     Differs: the code divides positions by the number of patches on an axis, which is 14 for ImageNet, the default of `unit` here.
     Its patches are spread evenly from 0 to 1, so their step is 1/13. It computes exponentials in float32, or in the model's dtype,
     and leaves dimensions after the last whole block unrotated; here `block` has to divide the dimensions of a head. It does not

@@ -14,7 +14,8 @@ class ReRoPE(DistanceMap):
     """RoPE at the distance i - j below `window`, and at W from there on; with a `factor`, at W + (i - j - W) / factor.
 
     i and j are the positions of query and key, and W is `window` (default: an eighth of the training length L). With a `factor` it
-    is called Leaky ReRoPE. It needs no training. Within the window it is RoPE to the last bit.
+    is called Leaky ReRoPE. It needs no training. Within the window it is RoPE to the last bit. This window hides no key
+    (`layer_window` does).
 
     Beyond the training length: without a `factor` no distance is larger than W. With one, distances reach L after
     W + (L - W) · factor tokens.

@@ -14,8 +14,8 @@ class SelfExtend(DistanceMap):
     """RoPE at the distance i - j below `window`, and at floor(i / G) - floor(j / G) + W - floor(W / G) from there on.
 
     i and j are the positions of query and key, G is `group` and W is `window` (default: a quarter of the training length L). Tokens
-    beyond the window share positions in groups of G. It needs no training. Within the window it is RoPE to the last bit. It
-    depends on the positions themselves, because groups begin at multiples of G.
+    beyond the window share positions in groups of G; it hides no key (`layer_window` does). It needs no training. Within the
+    window it is RoPE to the last bit. It depends on the positions themselves, because groups begin at multiples of G.
 
     Beyond the training length: up to G · (L - W + floor(W / G)) tokens, no distance is larger than in training.
 

@@ -24,8 +24,11 @@ class StickBreaking(PositionEncoding):
     Beyond the training length: more keys change nothing for those that are nearer. Keys that are far away share what is left.
 
     Source: Tan et al. 2025, "Scaling Stick-Breaking Attention: An Efficient Implementation and In-depth Study".
-    Code: shawntan/stickbreaking-attention; fla, layers/stickbreaking_attn.py.
-    Differs: no known difference. Products are sums of logarithms, added up in float64.
+    Code: shawntan/stickbreaking-attention; fla, layers/stickbreaking_attn.py; the authors' model is in IBM/dolomite-engine
+    (`SBAttention`).
+    Differs: what is left is multiplied by a learned vector of each head in the authors' model, and by the query's own value in the
+    tests of their kernels; here, as in fla, it has no value. The model also normalizes the output of each head, which would belong
+    to a model. Products are sums of logarithms, added up in float64.
 
     >>> stick = StickBreaking()
     >>> visible, q = torch.ones(1, 1, 4, 4).tril().bool(), torch.zeros(1, 1, 4, 1)

@@ -23,8 +23,9 @@ class STRING(DistanceMap):
 
     Source: An et al. 2024, "Why Does the Effective Context Length of LLMs Fall Short?".
     Code: HKUNLP/STRING, string_for_llama.py (`shifted_offset` and `small_local_value`).
-    Differs: the code adds up two softmaxes that both contain the key at distance S, so this key counts twice there. It
-    also multiplies q and k by 0.1 ln 2 + 1, at any length; here there is no factor.
+    Differs: where the code reads a whole text, it adds up two softmaxes that both contain the key at distance S, so this key
+    counts twice; when it decodes, the key counts once, as here. It also multiplies q and k by 0.1 ln 2 + 1, at any length; here
+    there is no factor.
 
     >>> string = STRING(head_dim=2, train_length=12, shift=4, local=2)
     >>> i, j = torch.tensor([[11]]), torch.tensor([[8, 7, 6, 0]])         # distances 3, 4, 5 and 11

@@ -103,4 +103,4 @@ def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
         if key in values:
             raise ConfigError(f"--set sets {key} twice; omit one of them")
         values[key] = parse_value(value.strip(), annotation(choice.cls, known[key]), f"{choice.name}.{key}")
-    return choose(choice.cls, **{**dict(choice.settings), **choice.layer.given, **values}) if settings else choice
+    return choose(choice.cls, **{**dict(choice.settings), **choice.layer_settings, **values}) if settings else choice

@@ -196,9 +196,9 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
         require_positive_int("rope_parameters_from_encoding", train_length=train_length)
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
-    if choice.layer.given:
+    if choice.layer_settings:
         raise ConfigError(
-            f"rope_parameters have no {join_names(list(choice.layer.given))}, got {choice.label}; omit them"
+            f"rope_parameters have no {join_names(list(choice.layer_settings))}, got {choice.label}; omit them"
         )
     if choice.cls is NoPE:
         return None
