@@ -92,7 +92,7 @@ def record(
     import transformers
 
     import lengthwise
-    from lengthwise.huggingface.replacement import train_length_of
+    from lengthwise.huggingface.own_encoding import train_length_of
 
     return {
         "folder": str(read.path),
@@ -130,7 +130,7 @@ def _print(
     found: "list[Finding]",
 ) -> None:
     from lengthwise.huggingface.angles import Comparison
-    from lengthwise.huggingface.replacement import train_length_of
+    from lengthwise.huggingface.own_encoding import train_length_of
 
     length, before = read.length, train_length_of(read.config)
     span = "no limit" if length is None else f"{length:,} tokens"

@@ -24,7 +24,8 @@ from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unus
 from lengthwise.huggingface.angles import compare_angles
 from lengthwise.huggingface.description import layer_groups
 from lengthwise.huggingface.folder import read_folder
-from lengthwise.huggingface.replacement import head_dim_of, layout_of, train_length_of, without_encoding
+from lengthwise.huggingface.own_encoding import head_dim_of, layout_of, train_length_of
+from lengthwise.huggingface.replacement import without_encoding
 from lengthwise.models.conversion import equivalent, rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 

@@ -19,7 +19,7 @@ from lengthwise.encodings import RotaryEncoding
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.replacement import train_length_of
+from lengthwise.huggingface.own_encoding import train_length_of
 
 MAX_SAMPLES = 1 << 15  # positions that are compared: all, or evenly spaced ones including the first and the last
 CHUNK = 1 << 12

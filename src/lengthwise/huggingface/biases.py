@@ -12,7 +12,7 @@ from lengthwise.evaluation.pretrained.transformers_calls import transformers_cal
 from lengthwise.huggingface.angles import ABSOLUTE, MAX_SAMPLES, RELATIVE, Comparison
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.replacement import train_length_of
+from lengthwise.huggingface.own_encoding import train_length_of
 
 BUILDERS = {"bloom": "build_alibi_tensor", "mpt": "build_mpt_alibi_tensor"}
 

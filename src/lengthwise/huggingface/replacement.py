@@ -1,17 +1,16 @@
 """`use` and `unuse`: put an encoding into a model of transformers in place of its own, and restore the model."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import EncodingCache
-from lengthwise.config import Choice, ConfigError, alternate
+from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
@@ -22,16 +21,12 @@ from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.outdated_cache import can_be_outdated, prepare_inputs, require_current_cache
-from lengthwise.huggingface.own_attention import FORWARDS, alibi_of
+from lengthwise.huggingface.own_attention import FORWARDS
+from lengthwise.huggingface.own_encoding import head_dim_of, own_encoding, train_length_of
 from lengthwise.huggingface.own_settings import is_complete, require_written, with_own_settings
 from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
-from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
-from lengthwise.models.conversion.weights import Layout
 from lengthwise.transformers_versions import warn_of_untested_version
-
-ROTATE_IN_WINDOWS = ("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1")
-"""Types of models that rotate in layers with a sliding window and have no encoding in the others, if they have a window."""
 
 KINDS = ("full_attention", "sliding_attention", "linear_attention")  # of `layer_types`, with "attention" in their name
 
@@ -116,9 +111,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         )
     _require_known_masks(config)
     rotates = not all(isinstance(original, nn.Embedding) for _, _, original in own)
-    choice = (
-        own_encoding(config, layout_of(model)) if encoding is None else _choice(encoding, model, len(layers), rotates)
-    )
+    choice = own_encoding(model) if encoding is None else _choice(encoding, model, len(layers), rotates)
     context = {
         "num_heads": int(config.num_attention_heads),
         "head_dim": head_dim_of(config),
@@ -252,77 +245,6 @@ def encoding_of(model: Any) -> Choice | None:
     return None if replaced is None else replaced.choice
 
 
-def layout_of(model: Any) -> Layout:
-    """Return which dimensions a model of transformers rotates together, from its class's own `rotate_half`.
-
-    Raises `ConfigError` for another rotation, such as NanoChat's, which turns in the other direction.
-    """
-    config = model.config.get_text_config()
-    if getattr(config, "rope_interleave", False) or config.model_type in ("deepseek_v2", "llama4_text"):
-        return "interleaved"
-    for module in model.modules():
-        rotate = getattr(sys.modules.get(type(module).__module__), "rotate_half", None)
-        if type(module).__name__.endswith("Attention") and rotate is not None:
-            rotated = rotate(torch.arange(1.0, 5.0)).tolist()
-            if rotated == [-3.0, -4.0, 1.0, 2.0]:
-                return "half"
-            if rotated == [-2.0, 1.0, -4.0, 3.0]:
-                return "interleaved"
-            raise ConfigError(
-                f"{type(module).__name__} rotates in a way that lengthwise does not have, so it cannot compute this encoding"
-            )
-    return "half"
-
-
-def own_encoding(config: Any, layout: Layout = "half") -> Choice:
-    """Return the encoding that the configuration of a model of transformers describes. Raises `ConfigError` if there is none.
-
-    `layout`: which dimensions the model rotates together (see `layout_of`).
-    """
-    if (alibi := alibi_of(config)) is not None:
-        return alibi
-    parameters = getattr(config, "rope_parameters", None)
-    if not parameters:
-        raise ConfigError(
-            f"the configuration of a {config.model_type} has neither rope_parameters nor ALiBi; name an encoding"
-        )
-
-    def converted(found: Mapping[str, Any] | None) -> Choice:
-        return encoding_from_rope_parameters(
-            found,
-            head_dim=head_dim_of(config),
-            max_position_embeddings=int(config.max_position_embeddings),
-            layout=layout,
-        )
-
-    layers = range(int(config.num_hidden_layers))
-    if set(parameters) & set(getattr(config, "layer_types", None) or ()):
-        return _pattern([converted(parameters.get(config.layer_types[layer])) for layer in layers])
-    if config.model_type in ROTATE_IN_WINDOWS and config.sliding_window is not None:
-        slide = [kind == "sliding_attention" for kind in config.layer_types]
-        return _pattern([converted(parameters if slides else None) for slides in slide])
-    if (rotates := getattr(config, "no_rope_layers", None)) is not None:  # 1 for the layers that do have RoPE
-        return _pattern([converted(parameters if rotates[layer] else None) for layer in layers])
-    return converted(parameters)
-
-
-def _pattern(choices: list[Choice]) -> Choice:
-    return choices[0] if len(set(choices)) == 1 else alternate(*choices)
-
-
-def head_dim_of(config: Any) -> int:
-    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-
-
-def train_length_of(config: Any) -> int:
-    """Return the length at which the model was trained before its positions were scaled."""
-    parameters = getattr(config, "rope_parameters", None) or {}
-    nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
-    names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
-    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
-    return min(trained_length(entry, longest) for entry in nested or [parameters])
-
-
 def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> Choice:
     """Return the choice of an encoding with the settings of the model that it does not name. `rotates`: the model has RoPE."""
     choice = ENCODINGS.parse(encoding) if isinstance(encoding, str) else encoding
@@ -331,7 +253,7 @@ def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> C
         choice.require_layers(layers)
         return choice
     try:
-        own = own_encoding(model.config, layout_of(model))
+        own = own_encoding(model)
     except ConfigError as error:
         if rotates:
             require_written(choice, error)

@@ -15,7 +15,7 @@ from lengthwise.huggingface.angles import RELATIVE
 from lengthwise.huggingface.description import TABLES, LayerGroup, build
 from lengthwise.huggingface.folder import ModelFolder
 from lengthwise.huggingface.mistakes import Finding
-from lengthwise.huggingface.replacement import head_dim_of
+from lengthwise.huggingface.own_encoding import head_dim_of
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}

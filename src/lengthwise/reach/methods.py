@@ -9,8 +9,9 @@ import torch
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import ENCODINGS
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, unuse, use
+from lengthwise.huggingface.own_encoding import own_encoding
 from lengthwise.huggingface.own_settings import with_own_settings
-from lengthwise.huggingface.replacement import encoding_of, layout_of, own_encoding, without_encoding
+from lengthwise.huggingface.replacement import encoding_of, without_encoding
 from lengthwise.huggingface.saved import saved_choice
 from lengthwise.reach.grouped import without_copies
 from lengthwise.reach.plan import OWN
@@ -23,7 +24,7 @@ def own_choice(model: Any) -> Choice | None:
     if (replaced := encoding_of(model)) is not None:
         return replaced
     try:
-        return own_encoding(model.config, layout_of(model))
+        return own_encoding(model)
     except ConfigError:
         return None
 

@@ -15,7 +15,8 @@ import torch
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import NoPE
 from lengthwise.huggingface import LengthwiseForCausalLM
-from lengthwise.huggingface.replacement import encoding_of, head_dim_of, train_length_of
+from lengthwise.huggingface.own_encoding import head_dim_of, train_length_of
+from lengthwise.huggingface.replacement import encoding_of
 from lengthwise.models.conversion import equivalent, rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 from lengthwise.reach.plan import OWN

@@ -1,0 +1,274 @@
+"""Observe what the attention layers of a model of transformers do with positions: two forward passes of a copy without weights.
+
+All parameters of the copy lie on the device meta, so nothing is read from the weights and no memory is needed for them. What a
+matrix of parameters would be multiplied by is replaced by random numbers, and vectors of parameters by random vectors. Everything
+else is computed on the CPU, for eight tokens. In the second pass, all rotary embeddings return an angle of 0. Therefore, queries
+and keys of a layer without RoPE are the same in both passes, and those of the first pass are otherwise those of the second one
+after their rotation.
+"""
+
+import copy
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+NAME = "lengthwise_observation"  # of the attention function and the mask function
+TOKENS = 8
+FURTHEST = 1024  # positions, whose angles float32 computes to about 1e-4
+LARGEST_VECTOR = 1 << 20
+LINEAR = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "embedding", "conv1d", "_grouped_mm")
+
+SHAPES = re.compile(r"\b(size|shape)")  # in errors that do not come from the missing weights or the machine
+
+
+@dataclass(frozen=True)
+class ObservedLayer:
+    """What an attention layer passed to its attention function.
+
+    `name`: the class of the layer. `q`, `k` [1, heads, tokens, head_dim]: of tokens at `positions`. `plain_q`, `plain_k`: the same
+    with angles of 0. `shows(query, key)`: whether the mask shows a key to a query; None if the layer has computed another mask.
+    `window`, `scale`, `softcap`: as the layer passes them, None if it does not. `has_sinks`: it passes a sink logit for each head.
+    """
+
+    name: str
+    positions: Tensor
+    q: Tensor
+    k: Tensor
+    plain_q: Tensor
+    plain_k: Tensor
+    shows: Callable[[Tensor, Tensor], Tensor] | None
+    window: int | None
+    scale: float | None
+    softcap: float | None
+    has_sinks: bool
+
+    @property
+    def head_dim(self) -> int:
+        return self.q.shape[-1]
+
+    @property
+    def rotates(self) -> bool:
+        """Whether a rotary embedding changes its queries or keys."""
+        return not (torch.equal(self.q, self.plain_q) and torch.equal(self.k, self.plain_k))
+
+
+class LayerRaises(Exception):
+    """An attention layer cannot be computed with the model's settings."""
+
+
+class NotObservable(Exception):
+    """The model cannot be computed without its weights."""
+
+
+def observe(model: Any) -> dict[int, ObservedLayer]:
+    """Return what the attention layers do by their index. Those that do not call transformers' attention interface are missing.
+
+    Raises `LayerRaises` if an attention layer raises an error about shapes, and `NotObservable` for other errors.
+    """
+    try:
+        decoder = _without_weights(model.get_decoder() if hasattr(model, "get_decoder") else model)
+        positions = torch.linspace(0, 1, TOKENS).square().mul(_furthest(decoder.config) - 1).long()
+        rotated = _forward(decoder, positions)
+        for module in rotary_embeddings(decoder):
+            module.register_forward_hook(_without_angle)
+        plain = _forward(decoder, positions)
+    except LayerRaises:
+        raise
+    except Exception as error:
+        raise NotObservable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+    return {
+        index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further)
+        for index, (name, q, k, *further) in rotated.items()
+    }
+
+
+def rotary_embeddings(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules that compute the cosines and sines of RoPE."""
+    yield from (module for module in model.modules() if "RotaryEmbedding" in type(module).__name__)
+
+
+def attention_layers(model: nn.Module) -> list[Any]:
+    """Return the attention modules with an index, in the order of their indices."""
+    layers: list[Any] = [m for m in model.modules() if type(m).__name__.endswith("Attention")]
+    layers = [m for m in layers if getattr(m, "layer_idx", None) is not None]
+    return sorted(layers, key=lambda layer: int(layer.layer_idx))
+
+
+class _WithoutWeights(TorchFunctionMode):
+    """Replaces what is computed from parameters on the device meta by random numbers, the same in each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = torch.Generator().manual_seed(0)
+        self.vectors: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        tensors = [x for x in _flat((*args, *kwargs.values())) if isinstance(x, Tensor)]
+        on_meta = [x for x in tensors if x.is_meta]
+        are_all = len(on_meta) == len(tensors) and name != "embedding"
+        if not on_meta or are_all or name == "__getitem__":  # a part of a parameter
+            return func(*args, **kwargs)
+        if name in LINEAR or any(x.numel() > LARGEST_VECTOR for x in on_meta):
+            return self._filled(func(*_each(args, _to_meta), **_each(kwargs, _to_meta)))
+        return func(*_each(args, self._vector), **_each(kwargs, self._vector))
+
+    def _filled(self, result: Any) -> Any:
+        if not isinstance(result, Tensor) or not result.is_floating_point():
+            return result
+        row = torch.randn(result.shape[-1:], generator=self.random).to(result.dtype)
+        return row.expand(result.shape).contiguous()
+
+    def _vector(self, tensor: Tensor) -> Tensor:
+        if not tensor.is_meta:
+            return tensor
+        if id(tensor) not in self.vectors:
+            generator = torch.Generator().manual_seed(len(self.vectors))
+            self.vectors[id(tensor)] = tensor, torch.rand(tensor.shape, generator=generator).add(0.5).to(tensor.dtype)
+        return self.vectors[id(tensor)][1]
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return arguments with changed tensors."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _each(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_each(inner, change) for inner in value)
+    return value
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    return tensor.to("meta")
+
+
+def _furthest(config: Any) -> int:
+    """Return a length below which no scaling depends on the length."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    entries = [rope, *(entry for entry in rope.values() if isinstance(entry, Mapping))]
+    lengths = [
+        getattr(config, "max_position_embeddings", None),
+        *(e.get("original_max_position_embeddings") for e in entries),
+    ]
+    return min([FURTHEST, *(int(n) for n in lengths if n)])
+
+
+def _without_weights(decoder: nn.Module) -> Any:
+    """Return a copy in evaluation mode, with parameters on meta and buffers on the CPU."""
+    memo: dict[int, Any] = {}
+    for p in decoder.parameters():
+        dtype = torch.float32 if p.is_floating_point() else p.dtype
+        memo[id(p)] = nn.Parameter(torch.empty(p.shape, dtype=dtype, device="meta"), requires_grad=False)
+    result: Any = copy.deepcopy(decoder, memo).eval()
+    for parent in list(result.modules()):
+        for name, child in list(parent.named_children()):
+            if "RotaryEmbedding" in type(child).__name__ and any(b.is_meta for b in child.buffers()):
+                config = copy.deepcopy(getattr(child, "config", None) or result.config)
+                setattr(parent, name, type(child)(config))
+    for module in result.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and not buffer.is_meta:
+                module._buffers[name] = buffer.cpu()
+        if getattr(module, "config", None) is not None:
+            module.config._attn_implementation_internal = NAME
+    for module in attention_layers(result):
+        module.forward = _naming(module, module.forward)
+    for block in (m for parent in result.modules() if isinstance(parent, nn.ModuleList) for m in parent):
+        for child in block.children():
+            if not attention_layers(child) and any(True for _ in child.children()):
+                child.forward = _skipping(child.forward)
+    return result
+
+
+def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the forward method of an attention layer with an error that names it."""
+
+    def named(*arguments: Any, **options: Any) -> Any:
+        try:
+            return forward(*arguments, **options)
+        except RuntimeError as error:
+            if SHAPES.search(str(error)) is None:
+                raise
+            raise LayerRaises(f"{type(module).__name__}: {' '.join(str(error).split())[:200]}") from error
+
+    return named
+
+
+def _skipping(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the forward method of a module beside the attention, which is left out if it cannot be computed here.
+
+    Linear attention may have kernels for GPUs only.
+    """
+
+    def skipped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return forward(*arguments, **options)
+        except Exception:
+            return next(x for x in (*arguments, *options.values()) if isinstance(x, Tensor))
+
+    return skipped
+
+
+def _without_angle(module: nn.Module, arguments: Any, result: Any) -> Any:
+    if isinstance(result, tuple):
+        return torch.ones_like(result[0]), torch.zeros_like(result[1])
+    return torch.ones_like(result)
+
+
+def _forward(decoder: Any, positions: Tensor) -> dict[int, Any]:
+    """Return what each attention layer passes to its attention function in one forward pass."""
+    passed: dict[int, Any] = {}
+    tokens = torch.ones(1, len(positions), dtype=torch.long)
+    options: dict[str, Any] = {"attention_mask": torch.ones_like(tokens), "use_cache": False}
+    if "position_ids" in inspect.signature(type(decoder).forward).parameters:
+        options["position_ids"] = positions[None]
+    with torch.no_grad(), _registered(passed), _WithoutWeights():
+        decoder(input_ids=tokens, **options)
+    return passed
+
+
+@contextmanager
+def _registered(passed: dict[int, Any]) -> Iterator[None]:
+    """Make functions known to transformers that store the arguments of each layer in `passed`."""
+
+    def attention(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: Any = None, **further: Any
+    ) -> tuple[Tensor, None]:
+        has_sinks = further.get("s_aux") is not None
+        passed[int(module.layer_idx)] = (
+            type(module).__name__, query, key, getattr(attention_mask, "shows", None),
+            further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
+        )  # fmt: skip
+        out = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
+        return out.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, _mask)
+    yield
+
+
+def _mask(q_length: int, kv_length: int, mask_function: Any = None, **further: Any) -> Tensor:
+    """Return a mask that shows all keys, with the function of the real one."""
+    mask: Any = torch.zeros(1, 1, q_length, kv_length)
+    mask.shows = mask_function
+    return mask

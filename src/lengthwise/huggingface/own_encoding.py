@@ -1,0 +1,179 @@
+"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.config import Choice, ConfigError, alternate, choose
+from lengthwise.encodings import NoPE
+from lengthwise.encodings.contract import modifiers_of
+from lengthwise.huggingface.observation import LayerRaises, NotObservable, ObservedLayer, observe
+from lengthwise.huggingface.own_attention import alibi_of
+from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
+from lengthwise.models.conversion.weights import Layout
+from lengthwise.span import Span
+
+LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
+TOLERANCE = 1e-3  # of the largest number of a query or key, for rotations in float32 by up to 1,024 radians
+
+
+def own_encoding(model: Any) -> Choice:
+    """Return the encoding of a model of transformers: a pattern over its attention layers.
+
+    Which layers rotate, and how, is observed (see `observation`). Raises `ConfigError` if there is no encoding in the model's
+    configuration, if the observed rotation is not that of its settings, and if the model cannot be observed.
+    """
+    config = model.config.get_text_config()
+    if (alibi := alibi_of(config)) is not None:
+        return alibi
+    require_rope(config)
+    try:
+        layers = observe(model)
+    except (LayerRaises, NotObservable) as error:
+        raise ConfigError(
+            f"one forward pass of a {config.model_type} without weights, which shows its encoding, raises an error ({error}); name "
+            "an encoding"
+        ) from error
+    if not layers:
+        raise ConfigError(f"the attention layers of a {config.model_type} cannot be observed; name an encoding")
+    choices = []
+    for index, encoding in encodings_of(config, layers).items():
+        if encoding.first_dim or layers[index].head_dim != head_dim_of(config):
+            raise ConfigError(
+                f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates them from "
+                f"number {encoding.first_dim} on, while head_dim is {head_dim_of(config)}, which lengthwise does not support"
+            )
+        choices.append(encoding.choice)
+    return pattern(choices)
+
+
+def layout_of(model: Any) -> Layout:
+    """Return which dimensions the layers of a model rotate together; "half" if none is rotated."""
+    layouts = [dict(choice.settings).get("layout") for choice in own_encoding(model).layers]
+    return next((layout for layout in layouts if layout is not None), "half")
+
+
+@dataclass(frozen=True)
+class OwnEncoding:
+    """The encoding of one layer. `first_dim`: of its heads, from which on they are rotated."""
+
+    choice: Choice
+    first_dim: int = 0
+
+
+def encodings_of(config: Any, layers: Mapping[int, ObservedLayer]) -> dict[int, OwnEncoding]:
+    """Return the encoding of each observed layer, with settings in `config` that give the observed rotation.
+
+    A rotation may have a theta of its own that stands elsewhere in the configuration (`layer_rope_theta`).
+    """
+    settings = _Settings(config)
+    return {index: settings.encoding_of(index, layer) for index, layer in layers.items()}
+
+
+def require_rope(config: Any) -> None:
+    if not getattr(config, "rope_parameters", None):
+        raise ConfigError(
+            f"the configuration of a {config.model_type} has neither rope_parameters nor ALiBi; name an encoding"
+        )
+
+
+class _Settings:
+    """The rotations that a configuration describes."""
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.train_length = train_length_of(config)
+        self.choices = cache(self._choices)
+
+    def encoding_of(self, index: int, layer: ObservedLayer) -> OwnEncoding:
+        if _changes(layer.plain_q) or _changes(layer.plain_k):
+            raise ConfigError(
+                f"{layer.name} of layer {index} has positions that no rotary embedding computes, which lengthwise does not know"
+            )
+        if not layer.rotates:
+            return OwnEncoding(choose(NoPE))
+        entry = self._entry_of(index)
+        head_dims = dict.fromkeys((layer.head_dim, head_dim_of(self.config)))
+        for has_other_theta in (False, True):
+            for head_dim in head_dims:
+                for choice in self.choices(entry, head_dim, has_other_theta):
+                    for first_dim in dict.fromkeys((0, layer.head_dim - head_dim)):
+                        if self._agrees(choice, head_dim, first_dim, layer):
+                            return OwnEncoding(choice, first_dim)
+        raise ConfigError(
+            f"{layer.name} of layer {index} rotates in a way that lengthwise does not have, or its angles are not those of "
+            f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this encoding"
+        )
+
+    def _entry_of(self, index: int) -> str:
+        """Return the key of a layer's settings in nested `rope_parameters`, "" if all layers have the same."""
+        kinds = getattr(self.config, "layer_types", None) or ()
+        kind = kinds[index] if index < len(kinds) else ""
+        return kind if isinstance(self.config.rope_parameters.get(kind), Mapping) else ""
+
+    def _choices(self, entry: str, head_dim: int, has_other_theta: bool) -> list[Choice]:
+        parameters = self.config.rope_parameters[entry] if entry else self.config.rope_parameters
+        thetas = _numbers(self.config.to_dict()) if has_other_theta else [None]
+        variants = [parameters if theta is None else {**parameters, "rope_theta": theta} for theta in thetas]
+        return [
+            encoding_from_rope_parameters(
+                variant,
+                head_dim=head_dim,
+                max_position_embeddings=int(self.config.max_position_embeddings),
+                layout=layout,
+            )
+            for variant in variants
+            for layout in LAYOUTS
+        ]
+
+    def _agrees(self, choice: Choice, head_dim: int, first_dim: int, layer: ObservedLayer) -> bool:
+        rotated = slice(first_dim, first_dim + head_dim)
+        rotation = self._rotation(choice, head_dim, layer.positions)
+        for plain, observed, rotate in (
+            (layer.plain_q, layer.q, rotation.rotate_query),
+            (layer.plain_k, layer.k, rotation.rotate_key),
+        ):
+            ours = plain.clone()
+            ours[..., rotated] = rotate(plain[..., rotated])
+            if not (ours - observed).abs().max() <= TOLERANCE * observed.abs().max():
+                return False
+        return True
+
+    def _rotation(self, choice: Choice, head_dim: int, positions: Tensor) -> Any:
+        encoding = choice.build(head_dim=head_dim, train_length=self.train_length)
+        return modifiers_of(encoding, Span(positions[None], positions[None], int(positions[-1]) + 1)).rotation
+
+
+def _changes(plain: Tensor) -> bool:
+    """Whether queries or keys without RoPE change with the position by more than a factor, such as a temperature."""
+    directions = plain / plain.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+    return bool((directions - directions[:, :, :1]).abs().max() > TOLERANCE)
+
+
+def _numbers(value: Any) -> list[float]:
+    """Return the different numbers above 1 in a configuration, which may be thetas."""
+    if isinstance(value, Mapping | list | tuple):
+        values = value.values() if isinstance(value, Mapping) else value
+        return list(dict.fromkeys(number for inner in values for number in _numbers(inner)))
+    return [float(value)] if isinstance(value, int | float) and value > 1 else []
+
+
+def pattern(choices: list[Choice]) -> Choice:
+    return choices[0] if len(set(choices)) == 1 else alternate(*choices)
+
+
+def head_dim_of(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def train_length_of(config: Any) -> int:
+    """Return the length at which the model was trained before its positions were scaled."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
+    names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
+    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
+    return min(trained_length(entry, longest) for entry in nested or [parameters])
