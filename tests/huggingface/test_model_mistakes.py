@@ -74,7 +74,14 @@ def test_layers_of_gemma_3(tmp_path):
 
 
 def test_softmax_scales_and_attention_factors(tmp_path):
-    _, groups, _, _ = judged(tmp_path, changed(GEMMA_3, query_pre_attn_scalar=256, attn_logit_softcapping=50.0))
+    gemma_2 = {
+        **GEMMA_3,
+        "model_type": "gemma2",
+        "architectures": ["Gemma2ForCausalLM"],
+        "attn_logit_softcapping": 50.0,
+    }
+    gemma_2["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0}
+    _, groups, _, _ = judged(tmp_path, changed(gemma_2, query_pre_attn_scalar=256))
     assert groups[0].softmax_scale == 1 / 16
     assert groups[0].temperature == "× 0.5 (softmax scale 0.0625), at most 50 (soft cap)"
     _, (group,), (comparison, _), _ = judged(tmp_path, QWEN_YARN)
@@ -98,7 +105,7 @@ def test_layers_without_rope(tmp_path):
 
 def test_temperatures_that_depend_on_the_position_and_sinks(tmp_path):
     small = {**SHAPE, "num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 2}
-    beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6})[1]
+    beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6, "n_group": 1, "topk_group": 1})[1]
     assert [group.temperature for group in beam] == ["", "× (1 + (i + 1) / 2,048)^0.1 at position i"]
     llama4 = judged(tmp_path, {"model_type": "llama4_text", **small})[1]
     assert [group.temperature for group in llama4] == ["", "× (1 + 0.1 ln(1 + floor((i + 1) / 8,192))) at position i"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.encodings import FIRE, NoPE, RoPE
+from lengthwise.encodings import FIRE
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
@@ -15,7 +15,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.huggingface import unuse, use
 from lengthwise.huggingface.attention import NAME
-from lengthwise.huggingface.replacement import own_encoding
 from tests.huggingface.models import model_of, tokens
 
 
@@ -160,16 +159,3 @@ def test_parameters_get_a_gradient() -> None:
     model(tokens(), labels=tokens()).loss.backward()
     for parameter in model.model.position_encodings.parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0
-
-
-@pytest.mark.parametrize("layers", [["sliding_attention", "full_attention"], ["full_attention", "sliding_attention"]])
-def test_layers_without_rope_parameters_have_no_positions(layers: list[str]) -> None:
-    """Nested rope_parameters with None for a type of layers."""
-    parameters: dict[str, Any] = {
-        "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-    }
-    model = model_of("gemma3_text", num_hidden_layers=2, layer_types=layers, rope_parameters=parameters)
-    model.config.rope_parameters["full_attention"] = None
-    found = [choice.cls for choice in own_encoding(model.config).layers]
-    assert found == [RoPE if kind == "sliding_attention" else NoPE for kind in layers]

@@ -19,6 +19,7 @@ from lengthwise.encodings import RotaryEncoding
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
+from lengthwise.huggingface.observation import rotary_embeddings
 from lengthwise.huggingface.own_encoding import train_length_of
 
 MAX_SAMPLES = 1 << 15  # positions that are compared: all, or evenly spaced ones including the first and the last
@@ -81,7 +82,7 @@ def compare_angles(folder: ModelFolder, groups: list[LayerGroup]) -> list[Compar
     found: list[Comparison | NotCompared] = []
     for group in _different(groups):
         choice = cast(Choice, group.encoding)
-        ours = build(folder, choice)
+        ours = build(folder, group)
         last = folder.length or train_length_of(folder.config)
         lengths = sorted({min(train_length_of(folder.config), last), last}) if ours.depends_on_length() else [last]
         try:
@@ -100,13 +101,27 @@ def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
     for group in groups:
         if group.encoding is None or not issubclass(group.encoding.cls, RotaryEncoding):
             continue
-        if (group.encoding, group.kind) not in seen:
-            seen.add((group.encoding, group.kind))
+        if (key := (group.encoding, group.kind, group.head_dim)) not in seen:
+            seen.add(key)
             yield group
 
 
 def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int) -> Comparison:
-    rotary = _rotary(folder, dtype)
+    """Return the comparison with the rotary embedding of the model that agrees best, because layers may have one each."""
+    found, errors = [], []
+    for rotary in _rotaries(folder, dtype):
+        try:
+            found.append(_compared_with(rotary, folder, group, ours, dtype, length))
+        except (_WrongPairs, _NotComparable) as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return min(found, key=lambda comparison: comparison.excess)
+
+
+def _compared_with(
+    rotary: Any, folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int
+) -> Comparison:
     frequencies, gain = ours.checked_frequencies(torch.tensor(length))
     frequencies = frequencies.flatten().double()
     samples = torch.linspace(0, length - 1, min(length, MAX_SAMPLES), dtype=torch.float64).round().long()
@@ -131,19 +146,15 @@ def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dt
     )  # fmt: skip
 
 
-def _rotary(folder: ModelFolder, dtype: torch.dtype) -> Any:
-    """Return the rotary embedding that the model's class builds with this default dtype."""
-    modules = {
-        name: module
-        for name, module in folder.model.named_modules()
-        if "RotaryEmbedding" in type(module).__name__ and "ision" not in name and "udio" not in name
-    }
-    different = {(type(module), name.rpartition(".")[2]) for name, module in modules.items()}
-    if len(different) != 1:
-        raise _NotComparable(f"the model has {len(different)} kinds of rotary embeddings")
-    module = next(iter(modules.values()))
+def _rotaries(folder: ModelFolder, dtype: torch.dtype) -> list[Any]:
+    """Return the rotary embeddings that the model's classes build with this default dtype."""
+    model = folder.model
+    different: dict[tuple[Any, str], Any] = {}
+    for module in rotary_embeddings(model.get_decoder() if hasattr(model, "get_decoder") else model):
+        config = getattr(module, "config", None) or folder.config
+        different.setdefault((type(module), repr(getattr(config, "rope_parameters", None))), config)
     with transformers_call(folder.path, "build its rotary embedding"), _default_dtype(dtype):
-        return type(module)(copy.deepcopy(getattr(module, "config", None) or folder.config))
+        return [cls(copy.deepcopy(config)) for (cls, _), config in different.items()]
 
 
 def _cos_sin(rotary: Any, positions: Tensor, length: int, kind: str) -> tuple[Tensor, Tensor]:

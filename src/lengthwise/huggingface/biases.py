@@ -32,7 +32,7 @@ def compare_biases(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Co
     if name is None or group is None:
         return
     choice = cast(Choice, group.encoding)
-    slopes = torch.as_tensor(build(folder, choice).slopes, dtype=torch.float64).flatten()
+    slopes = torch.as_tensor(build(folder, group).slopes, dtype=torch.float64).flatten()
     length = min(folder.length or train_length_of(folder.config), MAX_SAMPLES)
     ours = -slopes[:, None] * torch.arange(length - 1, -1, -1)
     for dtype in dict.fromkeys((torch.float32, folder.dtype)):

@@ -5,8 +5,8 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,12 +14,13 @@ from torch import nn
 from lengthwise.config import Choice, ConfigError, choose
 from lengthwise.encodings import Learned, NoPE, RotaryEncoding, Sinusoidal
 from lengthwise.huggingface.folder import Data, ModelFolder
+from lengthwise.huggingface.observation import ObservedLayer, attention_layers, rotary_embeddings
 from lengthwise.huggingface.own_attention import alibi_of
-from lengthwise.huggingface.replacement import head_dim_of, layout_of, own_encoding, train_length_of
+from lengthwise.huggingface.own_encoding import Settings, UnknownRotation, head_dim_of, require_rope, train_length_of
 from lengthwise.models.conversion import known_keys
 
-WITHOUT_ATTENTION = ("linear_attention", "conv", "moe", "mamba", "recurrent")
-"""Kinds of layers in `layer_types` that mix tokens by other means than attention, or not at all."""
+FAR = (1 << 21) - 1  # a position beyond all windows
+GROWTH = 1e-3  # of a query with the position, relative, beyond rounding
 TABLES = ("wpe", "embed_positions", "position_embeddings")
 
 
@@ -29,63 +30,88 @@ class LayerGroup:
 
     `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), or limits
     them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module,
-    without that of the encoding.
+    without that of the encoding. `head_dim`: the number of dimensions that `encoding` rotates, or of which it rotates a part.
+    `unknown`: why the observed rotation is another one than that of the settings, which `encoding` describes; "" if it is the same.
     """
 
     layers: tuple[int, ...]
     kind: str
     encoding: Choice | None
-    window: int | None
-    temperature: str
-    softmax_scale: float | None
+    window: int | None = None
+    temperature: str = ""
+    softmax_scale: float | None = None
+    head_dim: int = 0
+    unknown: str = ""
 
 
 def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
     """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for unknown encodings."""
     config = folder.config
-    groups: dict[tuple[str, Choice | None, int | None, str, float | None], list[int]] = {}
-    choice = encoding_of(folder)
+    groups: dict[LayerGroup, list[int]] = {}
+    encodings = _encodings(folder)
     kinds = list(getattr(config, "layer_types", None) or [""] * folder.layers)
-    modules = {int(module.layer_idx): module for module in folder.attention_layers()}
+    modules = {int(module.layer_idx): module for module in attention_layers(folder.model)}
+    windows: dict[Any, int | None] = {}
     for layer in range(folder.layers):
-        kind = kinds[layer] if layer < len(kinds) else ""
-        module = modules.get(layer)
-        encoding = None if kind in WITHOUT_ATTENTION else choice.layers[layer % len(choice.layers)]
-        if encoding is not None and getattr(module, "use_rope", True) in (False, 0):
-            encoding = choose(NoPE)
-        window = _window(config, kind, layer) if encoding is not None else None
-        scale = _softmax_scale(module) if encoding is not None else None
-        temperature = _temperature(folder, encoding, module, scale) if encoding is not None else ""
-        groups.setdefault((kind, encoding, window, temperature, scale), []).append(layer)
-    return [
-        LayerGroup(tuple(layers), kind, encoding, window, temperature, scale)
-        for (kind, encoding, window, temperature, scale), layers in groups.items()
-    ]
+        group = LayerGroup((), kinds[layer] if layer < len(kinds) else "", None)
+        if (encoding := encodings.get(layer)) is not None:
+            observed, module = folder.observation.layers.get(layer), modules.get(layer)
+            window = _window(config, group.kind, layer)
+            if observed is not None and observed.shows is not None:
+                if observed.shows not in windows:
+                    windows[observed.shows] = _shown_window(observed.shows)
+                window = windows[observed.shows]
+            group = replace(group, encoding=encoding.choice, head_dim=encoding.head_dim, unknown=encoding.unknown)
+            scale = _softmax_scale(module, observed)
+            temperature = _temperature(folder, group, module, observed, scale)
+            group = replace(group, window=window, softmax_scale=scale, temperature=temperature)
+        groups.setdefault(group, []).append(layer)
+    return [replace(group, layers=tuple(layers)) for group, layers in groups.items()]
 
 
-def encoding_of(folder: ModelFolder) -> Choice:
-    """Return the encoding of a model, as lengthwise computes it, with the settings that transformers reads."""
-    config = folder.config
-    rotary = [m for m in folder.model.modules() if "RotaryEmbedding" in type(m).__name__]
+@dataclass(frozen=True)
+class _Described:
+    choice: Choice
+    head_dim: int
+    unknown: str = ""
+
+
+def _encodings(folder: ModelFolder) -> dict[int, _Described]:
+    """Return the encodings of the layers that have attention, with the settings that transformers reads."""
+    config, observed = folder.config, folder.observation.layers
+    has_alibi = getattr(config, "alibi", False) is True
+    with_attention = sorted(observed) or [int(module.layer_idx) for module in attention_layers(folder.model)]
+    with_attention = with_attention or list(range(folder.layers))
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
-        return alibi
-    if rotary and hasattr(config, "rope_parameters") and getattr(config, "alibi", False) is not True:
+        return dict.fromkeys(with_attention, _Described(alibi, head_dim_of(config)))
+    rotates = any(True for _ in rotary_embeddings(folder.model)) and hasattr(config, "rope_parameters")
+    if rotates and not has_alibi:
         try:
-            return own_encoding(_with_known_keys(config), layout_of(folder.model))
+            require_rope(config)
+            settings = Settings(_with_known_keys(config))
+            return {layer: _rotation(settings, layer, observed.get(layer)) for layer in with_attention}
         except ConfigError as error:
             raise ConfigError(f"{folder.path / 'config.json'}: {error}") from error
-        except (AttributeError, RuntimeError) as error:  # settings that differ from layer to layer
-            raise ConfigError(
-                f"{folder.path}: the layers of a {config.model_type} have settings that lengthwise does not know ({error})"
-            ) from error
     if (table := table_of(folder.model)) is not None:
-        return table
-    if getattr(config, "rope_parameters", None) and getattr(config, "alibi", False) is not True:
-        return choose(NoPE)  # a class that has the setting, and rotates only if another one says so
+        return dict.fromkeys(with_attention, _Described(table, head_dim_of(config)))
+    if getattr(config, "rope_parameters", None) and not has_alibi:
+        # a class that has the setting, and rotates only if another one says so
+        return dict.fromkeys(with_attention, _Described(choose(NoPE), head_dim_of(config)))
     raise ConfigError(
         f"{folder.path}: lengthwise does not know the position encoding of a {config.model_type}; known are RoPE by "
         "rope_parameters, ALiBi of BLOOM and MPT, and tables of positions"
     )
+
+
+def _rotation(settings: Settings, layer: int, observed: ObservedLayer | None) -> _Described:
+    if observed is None:
+        head_dim = head_dim_of(settings.config)
+        return _Described(settings.described(layer, head_dim), head_dim)
+    try:
+        found = settings.encoding_of(layer, observed)
+    except UnknownRotation as error:
+        return _Described(settings.described(layer, observed.head_dim), observed.head_dim, str(error))
+    return _Described(found.choice, observed.head_dim - found.first_dim)
 
 
 def ignores_bias_max(folder: ModelFolder) -> bool:
@@ -149,7 +175,23 @@ def _window(config: Any, kind: str, layer: int) -> int | None:
     return window
 
 
-def _softmax_scale(module: Any) -> float | None:
+def _shown_window(shows: Any) -> int | None:
+    """Return how many keys a mask shows to a query at most, or None if it shows all before it."""
+    first = _first_shown(shows, FAR)
+    if first == 0:
+        return None
+    query = first - 1  # the last query of a chunk, which sees all of it
+    return query - _first_shown(shows, query) + 1
+
+
+def _first_shown(shows: Any, query: int) -> int:
+    row = torch.zeros(1, dtype=torch.long)
+    return int(shows(row, row, torch.tensor([query]), torch.arange(query + 1)).flatten().long().argmax())
+
+
+def _softmax_scale(module: Any, observed: ObservedLayer | None) -> float | None:
+    if observed is not None:
+        return observed.head_dim**-0.5 if observed.scale is None else float(observed.scale)
     for name in ("scaling", "softmax_scale", "inv_norm_factor"):
         if isinstance(value := getattr(module, name, None), int | float):
             return float(value)
@@ -168,32 +210,40 @@ def label_of(choice: Choice) -> str:
     return re.sub(r"=\([^()]{24,}\)", "=(...)", choice.label)
 
 
-def build(folder: ModelFolder, encoding: Choice) -> Any:
-    """Return the module of an encoding with the sizes of the model."""
+def build(folder: ModelFolder, group: LayerGroup) -> Any:
+    """Return the module of the encoding of some layers, with the sizes of the model."""
     config = folder.config
-    return encoding.build(
+    assert group.encoding is not None
+    return group.encoding.build(
         num_heads=int(config.num_attention_heads),
-        head_dim=head_dim_of(config),
+        head_dim=group.head_dim,
         d_model=int(config.hidden_size),
         train_length=train_length_of(config),
     )
 
 
-def _temperature(folder: ModelFolder, encoding: Choice, module: Any, scale: float | None) -> str:
-    config, parts = folder.config, []
+def _temperature(
+    folder: ModelFolder, group: LayerGroup, module: Any, observed: ObservedLayer | None, scale: float | None
+) -> str:
+    config, encoding, parts = folder.config, cast(Choice, group.encoding), []
     if issubclass(encoding.cls, RotaryEncoding):
-        gain = build(folder, encoding).gain(torch.tensor(folder.length or 1))
+        gain = build(folder, group).gain(torch.tensor(folder.length or 1))
         if gain is not None and not math.isclose(gain, 1.0):
             parts.append(f"× {gain**2:.4g} of rotated dimensions (attention factor {gain:.4g})")
     if module is not None and scale is not None:
         usual = usual_scale(config, module)
         if not math.isclose(scale, usual, rel_tol=1e-6):
             parts.append(f"× {scale / usual:.4g} (softmax scale {scale:.4g})")
-    parts += _by_position(config, encoding)
-    cap = getattr(config, "attn_logit_softcapping", None)
+    by_position = _by_position(config, encoding)
+    if observed is not None and not by_position and abs(observed.query_growth - 1) > GROWTH:
+        by_position = [
+            f"× {observed.query_growth:.4g} at position {int(observed.positions[-1]):,}, which depends on the position"
+        ]
+    parts += by_position
+    cap = getattr(config, "attn_logit_softcapping", None) if observed is None else observed.softcap
     if cap:
         parts.append(f"at most {cap:g} (soft cap)")
-    if isinstance(getattr(module, "sinks", None), nn.Parameter):
+    if isinstance(getattr(module, "sinks", None), nn.Parameter) if observed is None else observed.has_sinks:
         parts.append("a sink logit of each head, which is learned")
     return ", ".join(parts)
 

@@ -5,7 +5,7 @@ are built on the device `meta`, which takes no memory.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,9 @@ from lengthwise.evaluation.pretrained.loading import (
 )
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values, require_values
 from lengthwise.evaluation.pretrained.stored_weights import require_numbers_stored
-from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.evaluation.pretrained.transformers_calls import offline, silent, transformers_call
 from lengthwise.huggingface.exported_model import LengthwiseConfig
+from lengthwise.huggingface.observation import Observation, observe
 from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
 MAX_LAYERS = 1024
@@ -83,10 +84,11 @@ class ModelFolder:
         entries = nested or ({"": parameters} if parameters.get("rope_type") is not None else {})
         return [(name, dict(part)) for name, part in entries.items()]
 
-    def attention_layers(self) -> Iterator[Any]:
-        """Yield the attention module of each layer that has one, in order."""
-        layers = [m for m in self.model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
-        yield from sorted((m for m in layers if m.layer_idx is not None), key=lambda m: int(m.layer_idx))
+    @cached_property
+    def observation(self) -> Observation:
+        """What the attention layers do with these settings."""
+        with offline(), silent(native=True):
+            return observe(self.model)
 
 
 def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> ModelFolder:

@@ -15,6 +15,7 @@ from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
 from lengthwise.huggingface.description import LayerGroup, ignores_bias_max, usual_scale
 from lengthwise.huggingface.folder import Data, ModelFolder
+from lengthwise.huggingface.observation import attention_layers, rotary_embeddings
 from lengthwise.models.conversion import known_keys
 from lengthwise.values import near_miss
 
@@ -54,7 +55,7 @@ class Case:
     @property
     def rotates(self) -> bool:
         """Whether transformers builds a rotary embedding for the model."""
-        return any("RotaryEmbedding" in type(module).__name__ for module in self.folder.model.modules())
+        return any(True for _ in rotary_embeddings(self.folder.model))
 
 
 Texts = Iterator[str | tuple[str, bool]]  # a text, or a text and whether it is a problem
@@ -155,7 +156,7 @@ def missing_theta(case: Case) -> Texts:
             yield f"{key} = {value:g} is not read by {class_name}, which computes with {_listed(thetas)}; write it as rope_theta"
         return
     default = getattr(type(config), "default_theta", DEFAULT_THETA)
-    if default != DEFAULT_THETA or DEFAULT_THETA not in thetas:
+    if default != DEFAULT_THETA or set(thetas) != {DEFAULT_THETA}:
         return
     version = re.match(
         r"(\d+)\.(\d+)", str(settings.get("transformers_version") or case.folder.whole.get("transformers_version"))
@@ -226,7 +227,7 @@ def missing_attention_factor(case: Case) -> Texts:
     DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of their own.)
     Rope types without an attention factor ignore one, and only Phi-MoE reads long_mscale.
     """
-    module = next(case.folder.attention_layers(), None)
+    module = next(iter(attention_layers(case.folder.model)), None)
     for name, entry in case.folder.used_entries():
         kind, where = entry.get("rope_type"), f"{name}: " if name else ""
         given, scales = entry.get("attention_factor"), (entry.get("mscale"), entry.get("mscale_all_dim"))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ FURTHEST = 1024  # positions, whose angles float32 computes to about 1e-4
 LARGEST_VECTOR = 1 << 20
 LINEAR = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "embedding", "conv1d", "_grouped_mm")
 
-SHAPES = re.compile(r"\b(size|shape)")  # in errors that do not come from the missing weights or the machine
+SHAPES = re.compile(r"[Ss]izes? of tensors? ")  # in errors that do not come from the missing weights or the machine
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,31 @@ class ObservedLayer:
         """Whether a rotary embedding changes its queries or keys."""
         return not (torch.equal(self.q, self.plain_q) and torch.equal(self.k, self.plain_k))
 
-
-class LayerRaises(Exception):
-    """An attention layer cannot be computed with the model's settings."""
-
-
-class NotObservable(Exception):
-    """The model cannot be computed without its weights."""
+    @property
+    def query_growth(self) -> float:
+        """By what the layer has multiplied the last query, relative to the first one."""
+        norms = self.plain_q.norm(dim=-1).mean((0, 1))
+        return float(norms[-1] / norms[0])
 
 
-def observe(model: Any) -> dict[int, ObservedLayer]:
-    """Return what the attention layers do by their index. Those that do not call transformers' attention interface are missing.
+@dataclass(frozen=True)
+class Observation:
+    """`layers`: those that were observed, by their index. Those that do not call transformers' attention interface are missing.
 
-    Raises `LayerRaises` if an attention layer raises an error about shapes, and `NotObservable` for other errors.
+    `layer_error`: the error about sizes that an attention layer raises, "" if there is none. `reason`: why nothing was observed.
     """
+
+    layers: dict[int, ObservedLayer]
+    layer_error: str = ""
+    reason: str = ""
+
+
+class _LayerRaises(Exception):
+    """An attention layer has raised an error about sizes."""
+
+
+def observe(model: Any) -> Observation:
+    """Return what the attention layers of a model do, with its settings and without its weights."""
     try:
         decoder = _without_weights(model.get_decoder() if hasattr(model, "get_decoder") else model)
         positions = torch.linspace(0, 1, TOKENS).square().mul(_furthest(decoder.config) - 1).long()
@@ -81,14 +92,32 @@ def observe(model: Any) -> dict[int, ObservedLayer]:
         for module in rotary_embeddings(decoder):
             module.register_forward_hook(_without_angle)
         plain = _forward(decoder, positions)
-    except LayerRaises:
-        raise
+    except _LayerRaises as error:
+        return _confirmed(decoder, positions, error)
     except Exception as error:
-        raise NotObservable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
-    return {
-        index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further)
-        for index, (name, q, k, *further) in rotated.items()
-    }
+        return Observation({}, reason=_described(error))
+    return Observation(
+        {
+            index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further)
+            for index, (name, q, k, *further) in rotated.items()
+        }
+    )
+
+
+def _confirmed(decoder: Any, positions: Tensor, error: _LayerRaises) -> Observation:
+    """Return an observation with the error if the attention function of transformers itself makes no difference."""
+    try:
+        _set_attention(decoder, "eager")
+        _forward(decoder, positions)
+    except _LayerRaises as again:
+        return Observation({}, layer_error=str(again), reason=str(again))
+    except Exception:
+        pass
+    return Observation({}, reason=str(error))
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def rotary_embeddings(model: nn.Module) -> Iterator[nn.Module]:
@@ -182,22 +211,28 @@ def _without_weights(decoder: nn.Module) -> Any:
     result: Any = copy.deepcopy(decoder, memo).eval()
     for parent in list(result.modules()):
         for name, child in list(parent.named_children()):
-            if "RotaryEmbedding" in type(child).__name__ and any(b.is_meta for b in child.buffers()):
+            if (
+                "RotaryEmbedding" in type(child).__name__
+            ):  # its frequencies may be on meta, rounded, or older than the settings
                 config = copy.deepcopy(getattr(child, "config", None) or result.config)
                 setattr(parent, name, type(child)(config))
     for module in result.modules():
         for name, buffer in module._buffers.items():
             if buffer is not None and not buffer.is_meta:
                 module._buffers[name] = buffer.cpu()
-        if getattr(module, "config", None) is not None:
-            module.config._attn_implementation_internal = NAME
     for module in attention_layers(result):
         module.forward = _naming(module, module.forward)
-    for block in (m for parent in result.modules() if isinstance(parent, nn.ModuleList) for m in parent):
-        for child in block.children():
-            if not attention_layers(child) and any(True for _ in child.children()):
-                child.forward = _skipping(child.forward)
+    for module in result.modules():
+        if any(isinstance(child, nn.Conv1d) for child in module.children()):
+            module.forward = _first_tensor
+    _set_attention(result, NAME)
     return result
+
+
+def _set_attention(decoder: nn.Module, name: str) -> None:
+    for module in decoder.modules():
+        if getattr(module, "config", None) is not None:
+            cast(Any, module).config._attn_implementation_internal = name
 
 
 def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,24 +244,14 @@ def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any
         except RuntimeError as error:
             if SHAPES.search(str(error)) is None:
                 raise
-            raise LayerRaises(f"{type(module).__name__}: {' '.join(str(error).split())[:200]}") from error
+            raise _LayerRaises(f"{type(module).__name__}: {' '.join(str(error).split())[:200]}") from error
 
     return named
 
 
-def _skipping(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the forward method of a module beside the attention, which is left out if it cannot be computed here.
-
-    Linear attention may have kernels for GPUs only.
-    """
-
-    def skipped(*arguments: Any, **options: Any) -> Any:
-        try:
-            return forward(*arguments, **options)
-        except Exception:
-            return next(x for x in (*arguments, *options.values()) if isinstance(x, Tensor))
-
-    return skipped
+def _first_tensor(*arguments: Any, **options: Any) -> Tensor:
+    """Take the place of a layer of convolutions and states, which takes long on a CPU or cannot be computed there."""
+    return next(x for x in (*arguments, *options.values()) if isinstance(x, Tensor))
 
 
 def _without_angle(module: nn.Module, arguments: Any, result: Any) -> Any:

@@ -1,17 +1,16 @@
 """The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError, alternate, choose
 from lengthwise.encodings import NoPE
 from lengthwise.encodings.contract import modifiers_of
-from lengthwise.huggingface.observation import LayerRaises, NotObservable, ObservedLayer, observe
+from lengthwise.huggingface.observation import ObservedLayer, observe
 from lengthwise.huggingface.own_attention import alibi_of
 from lengthwise.models.conversion import encoding_from_rope_parameters, trained_length
 from lengthwise.models.conversion.weights import Layout
@@ -31,17 +30,17 @@ def own_encoding(model: Any) -> Choice:
     if (alibi := alibi_of(config)) is not None:
         return alibi
     require_rope(config)
-    try:
-        layers = observe(model)
-    except (LayerRaises, NotObservable) as error:
+    observation = observe(model)
+    if observation.reason or not (layers := observation.layers):
+        reason = observation.reason or "its layers do not call transformers' attention interface"
         raise ConfigError(
-            f"one forward pass of a {config.model_type} without weights, which shows its encoding, raises an error ({error}); name "
-            "an encoding"
-        ) from error
-    if not layers:
-        raise ConfigError(f"the attention layers of a {config.model_type} cannot be observed; name an encoding")
+            f"the rotation of a {config.model_type} cannot be observed in a forward pass without weights ({reason}); name an "
+            "encoding"
+        )
     choices = []
-    for index, encoding in encodings_of(config, layers).items():
+    settings = Settings(config)
+    for index in sorted(layers):
+        encoding = settings.encoding_of(index, layers[index])
         if encoding.first_dim or layers[index].head_dim != head_dim_of(config):
             raise ConfigError(
                 f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates them from "
@@ -57,21 +56,16 @@ def layout_of(model: Any) -> Layout:
     return next((layout for layout in layouts if layout is not None), "half")
 
 
+class UnknownRotation(ConfigError):
+    """The observed rotation of a layer is not that of any setting."""
+
+
 @dataclass(frozen=True)
 class OwnEncoding:
     """The encoding of one layer. `first_dim`: of its heads, from which on they are rotated."""
 
     choice: Choice
     first_dim: int = 0
-
-
-def encodings_of(config: Any, layers: Mapping[int, ObservedLayer]) -> dict[int, OwnEncoding]:
-    """Return the encoding of each observed layer, with settings in `config` that give the observed rotation.
-
-    A rotation may have a theta of its own that stands elsewhere in the configuration (`layer_rope_theta`).
-    """
-    settings = _Settings(config)
-    return {index: settings.encoding_of(index, layer) for index, layer in layers.items()}
 
 
 def require_rope(config: Any) -> None:
@@ -81,8 +75,11 @@ def require_rope(config: Any) -> None:
         )
 
 
-class _Settings:
-    """The rotations that a configuration describes."""
+class Settings:
+    """The rotations that a configuration describes.
+
+    A layer may have a theta of its own that stands elsewhere in the configuration, as in `layer_rope_theta`.
+    """
 
     def __init__(self, config: Any):
         self.config = config
@@ -90,26 +87,34 @@ class _Settings:
         self.choices = cache(self._choices)
 
     def encoding_of(self, index: int, layer: ObservedLayer) -> OwnEncoding:
+        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are none."""
         if _changes(layer.plain_q) or _changes(layer.plain_k):
-            raise ConfigError(
-                f"{layer.name} of layer {index} has positions that no rotary embedding computes, which lengthwise does not know"
+            raise UnknownRotation(
+                f"{layer.name} has positions that no rotary embedding computes, which lengthwise does not know"
             )
         if not layer.rotates:
             return OwnEncoding(choose(NoPE))
-        entry = self._entry_of(index)
-        head_dims = dict.fromkeys((layer.head_dim, head_dim_of(self.config)))
+        entry = self.entry_of(index)
+        part = getattr(self.config, "qk_rope_head_dim", None)  # of the dimensions, as in DeepSeek's attention
+        head_dims = dict.fromkeys(size for size in (layer.head_dim, part) if size)
         for has_other_theta in (False, True):
             for head_dim in head_dims:
                 for choice in self.choices(entry, head_dim, has_other_theta):
                     for first_dim in dict.fromkeys((0, layer.head_dim - head_dim)):
                         if self._agrees(choice, head_dim, first_dim, layer):
                             return OwnEncoding(choice, first_dim)
-        raise ConfigError(
-            f"{layer.name} of layer {index} rotates in a way that lengthwise does not have, or its angles are not those of "
+        raise UnknownRotation(
+            f"{layer.name} rotates in a way that lengthwise does not have, or its angles are not those of "
             f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this encoding"
         )
 
-    def _entry_of(self, index: int) -> str:
+    def described(self, index: int, head_dim: int) -> Choice:
+        """Return the encoding of a layer by its settings alone."""
+        entry = self.entry_of(index)
+        is_nested = any(isinstance(value, Mapping) for value in self.config.rope_parameters.values())
+        return choose(NoPE) if is_nested and not entry else self.choices(entry, head_dim, False)[0]
+
+    def entry_of(self, index: int) -> str:
         """Return the key of a layer's settings in nested `rope_parameters`, "" if all layers have the same."""
         kinds = getattr(self.config, "layer_types", None) or ()
         kind = kinds[index] if index < len(kinds) else ""
@@ -167,7 +172,13 @@ def pattern(choices: list[Choice]) -> Choice:
 
 
 def head_dim_of(config: Any) -> int:
-    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as in Gemma 4."""
+    try:
+        return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the layers of a {config.model_type} have heads of different sizes, which lengthwise does not support"
+        ) from error
 
 
 def train_length_of(config: Any) -> int:

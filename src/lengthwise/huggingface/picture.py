@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
 
 import torch
 
@@ -23,15 +25,15 @@ def draw(folder: ModelFolder, groups: Sequence[LayerGroup], suffix: str) -> byte
 
 def panels(folder: ModelFolder, groups: Sequence[LayerGroup]) -> list[Panel]:
     """Return a panel for each different encoding. Raise `ConfigError` if there is nothing to draw."""
-    choices = dict.fromkeys(group.encoding for group in groups if group.encoding is not None)
+    examples = {(group.encoding, group.head_dim): group for group in groups if group.encoding is not None}
     found = []
-    for choice in choices:
-        layers = sum(len(group.layers) for group in groups if group.encoding == choice)
+    for (choice, head_dim), group in examples.items():
+        layers = sum(len(other.layers) for other in groups if (other.encoding, other.head_dim) == (choice, head_dim))
         title = f"{label_of(choice)}, {layers} of {folder.layers} layers"
         if issubclass(choice.cls, RotaryEncoding):
-            found.append(_wavelengths(folder, choice, title))
+            found.append(_wavelengths(folder, group, title))
         elif choice.cls is ALiBi:
-            slopes = torch.as_tensor(build(folder, choice).slopes).flatten().tolist()
+            slopes = torch.as_tensor(build(folder, group).slopes).flatten().tolist()
             lines: dict[str, Sequence[float | None]] = {"slope": [math.log2(slope) for slope in slopes]}
             found.append(_panel(title, "log2 of the slope (nats per token), by head", lines, "head"))
     if not found:
@@ -39,11 +41,15 @@ def panels(folder: ModelFolder, groups: Sequence[LayerGroup]) -> list[Panel]:
     return found
 
 
-def _wavelengths(folder: ModelFolder, choice: Choice, title: str) -> Panel:
+def _wavelengths(folder: ModelFolder, group: LayerGroup, title: str) -> Panel:
     length = folder.length or train_length_of(folder.config)
-    settings = {name: value for name, value in choice.settings if name in ("base", "rotary_fraction", "layout")}
-    before = _log_wavelengths(build(folder, choose(RoPE, **settings)), length)
-    after = _log_wavelengths(build(folder, choice), length)
+    settings = {
+        name: value
+        for name, value in cast(Choice, group.encoding).settings
+        if name in ("base", "rotary_fraction", "layout")
+    }
+    before = _log_wavelengths(build(folder, replace(group, encoding=choose(RoPE, **settings))), length)
+    after = _log_wavelengths(build(folder, group), length)
     lines: dict[str, Sequence[float | None]] = {
         "before scaling": before,
         f"at {length:,} tokens": after,

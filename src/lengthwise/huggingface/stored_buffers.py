@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from lengthwise.config import Choice, ConfigError
+from lengthwise.config import ConfigError
 from lengthwise.encodings import ALiBi, Learned, RotaryEncoding
 from lengthwise.evaluation.pretrained.loading import CONVERSION
 from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
@@ -57,35 +57,35 @@ def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[str]:
     """Yield what in the stored tensors contradicts the settings, each in one line."""
     stored = stored_tensors(folder)
     yield from _head_shapes(folder, stored)
-    encodings = {layer: group.encoding for group in groups for layer in group.layers}
-    yield from _once(_frequencies(folder, stored, encodings))
+    by_layer = {layer: group for group in groups for layer in group.layers}
+    yield from _once(_frequencies(folder, stored, by_layer))
     for name, tensor in stored.items():
         last = name.removesuffix(".weight").rpartition(".")[2]
-        choice = encodings.get(0)
+        choice = by_layer[0].encoding
         if last in TABLES and choice is not None and choice.cls is Learned:
             rows = dict(choice.settings)["max_length"]
             extra = tensor.shape[0] - rows
             if tensor.shape[0] < rows or extra > 8:  # OPT has 2 more rows than positions
                 yield f"{name} has {tensor.shape[0]:,} rows, but the settings mean {rows:,} positions"
         elif last in ("slopes", "alibi_slopes") and choice is not None and choice.cls is ALiBi:
-            ours = torch.as_tensor(build(folder, choice).slopes, dtype=torch.float64).flatten()
+            ours = torch.as_tensor(build(folder, by_layer[0]).slopes, dtype=torch.float64).flatten()
             theirs = _values(folder, name, tensor)
             if theirs is not None and (len(theirs) != len(ours) or not torch.allclose(theirs, ours, rtol=RELATIVE)):
                 yield f"{name} has other slopes than transformers computes for these settings"
 
 
 def _frequencies(
-    folder: ModelFolder, stored: dict[str, Tensor], encodings: dict[int, Choice | None]
+    folder: ModelFolder, stored: dict[str, Tensor], by_layer: dict[int, LayerGroup]
 ) -> Iterator[tuple[str, str]]:
     for name, tensor in stored.items():
         if name.rpartition(".")[2] != "inv_freq":
             continue
         layer = LAYER.search(f".{name}")
-        choice = encodings.get(int(layer[1]) if layer else 0)
-        if choice is None or not issubclass(choice.cls, RotaryEncoding):
+        group = by_layer.get(int(layer[1]) if layer else 0)
+        if group is None or group.encoding is None or not issubclass(group.encoding.cls, RotaryEncoding):
             continue
         theirs = _values(folder, name, tensor)
-        ours = build(folder, choice).frequencies(torch.tensor(1)).flatten().double()
+        ours = build(folder, group).frequencies(torch.tensor(1)).flatten().double()
         if theirs is None or theirs.shape != ours.shape:
             yield "shape", f"{name} has shape {list(tensor.shape)}, but the settings mean {len(ours)} frequencies"
             continue
