@@ -1,4 +1,4 @@
-"""What is observed of attention layers: which of them rotate and how, in models of transformers with random weights and in their copies."""
+"""What is observed of the attention layers of models of transformers: which of them rotate and how, and what else they do."""
 
 import time
 from typing import Any
@@ -60,12 +60,8 @@ def test_only_layers_with_a_window_rotate(kind: str) -> None:
     model = small(kind, **WINDOWS_ROTATE[kind], layer_types=KINDS)
     assert [label == "NoPE" for label in encodings(model)] == [False, True, False, True]
     before = model(tokens(), use_cache=False).logits
-    try:
-        after = use(model)(tokens(), use_cache=False).logits
-    except ConfigError as error:
-        assert "attention sinks" in str(error)
-    else:
-        torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+    if not observe(model).layers[0].has_sinks:
+        torch.testing.assert_close(use(model)(tokens(), use_cache=False).logits, before, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("thetas", [[0.0, 1e4, 1e4, 1e4], [1e7, 1e4, 1e4, 1e4]])
@@ -88,7 +84,7 @@ def test_heads_of_different_sizes() -> None:
     )
     layers = observe(model).layers
     assert [layers[n].head_dim for n in range(4)] == [8, 16, 8, 16]
-    with pytest.raises(ConfigError, match="heads of different sizes|has heads of 16 dimensions"):
+    with pytest.raises(ConfigError, match=r"heads of different sizes|has heads of 16 dimensions"):
         use(model)
 
 

@@ -63,6 +63,13 @@ class NoRotation(nn.Module):
         self.config = getattr(original, "config", None)  # Granite SWA reads the base there
         self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types`."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("original"), name)
+
     def forward(self, x: Tensor, position_ids: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
         key = x.dtype, arguments, *options.values()
         if key not in self._dims:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -224,7 +224,9 @@ def _without_weights(decoder: nn.Module) -> Any:
         module.forward = _naming(module, module.forward)
     for module in result.modules():
         if any(isinstance(child, nn.Conv1d) for child in module.children()):
-            module.forward = _first_tensor
+            module.forward = _skipping(module.forward)
+            if hasattr(module, "chunk_size"):
+                module.chunk_size = TOKENS  # instead of some hundred, which take seconds
     _set_attention(result, NAME)
     return result
 
@@ -232,7 +234,8 @@ def _without_weights(decoder: nn.Module) -> Any:
 def _set_attention(decoder: nn.Module, name: str) -> None:
     for module in decoder.modules():
         if getattr(module, "config", None) is not None:
-            cast(Any, module).config._attn_implementation_internal = name
+            config: Any = module.config
+            config._attn_implementation_internal, config._experts_implementation_internal = name, "eager"
 
 
 def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,9 +252,16 @@ def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any
     return named
 
 
-def _first_tensor(*arguments: Any, **options: Any) -> Tensor:
-    """Take the place of a layer of convolutions and states, which takes long on a CPU or cannot be computed there."""
-    return next(x for x in (*arguments, *options.values()) if isinstance(x, Tensor))
+def _skipping(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the forward method of a layer of convolutions and states, which is left out if it needs a GPU."""
+
+    def skipped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return forward(*arguments, **options)
+        except RuntimeError:
+            return next(x for x in (*arguments, *options.values()) if isinstance(x, Tensor))
+
+    return skipped
 
 
 def _without_angle(module: nn.Module, arguments: Any, result: Any) -> Any:
