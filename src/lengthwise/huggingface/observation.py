@@ -25,7 +25,7 @@ NAME = "lengthwise_observation"  # of the attention function and the mask functi
 TOKENS = 8
 FURTHEST = 1024  # positions, whose angles float32 computes to about 1e-4
 LARGEST_VECTOR = 1 << 20
-LINEAR = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "embedding", "conv1d", "_grouped_mm")
+LINEAR = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "embedding", "conv1d")
 
 SHAPES = re.compile(r"[Ss]izes? of tensors? ")  # in errors that do not come from the missing weights or the machine
 
@@ -149,6 +149,8 @@ class _WithoutWeights(TorchFunctionMode):
         are_all = len(on_meta) == len(tensors) and name != "embedding"
         if not on_meta or are_all or name == "__getitem__":  # a part of a parameter
             return func(*args, **kwargs)
+        if "grouped_mm" in name:  # of experts; on meta, torch multiplies groups in bfloat16 only
+            return self._filled(args[0].new_empty(*args[0].shape[:-1], args[1].shape[-1]))
         if name in LINEAR or any(x.numel() > LARGEST_VECTOR for x in on_meta):
             return self._filled(func(*_each(args, _to_meta), **_each(kwargs, _to_meta)))
         return func(*_each(args, self._vector), **_each(kwargs, self._vector))
