@@ -23,6 +23,8 @@ MAX_DEVICES = 64  # of one machine
 class Compute:
     """What computes one run: devices, threads and implementations. Results are the same bit for bit only with the same ones.
 
+    The instruction set of the processor (AVX-512, AVX2 or none of these) must also be the same.
+
     `device`: cpu, cuda, cuda:1, ... `backend`: a name of an attention backend, or auto for the fastest that supports the encoding.
     `devices_per_run`: devices that train and evaluate one run together, each with a process of its own and with `threads` threads.
     `sharding`: how they share the model: ddp (each device has all of it) or fsdp (each has a part of it during training).

@@ -154,7 +154,7 @@ class Task(CheckedArguments):
 
     @abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        """Draw `batch` examples. The same generator state gives the same batch on every machine."""
+        """Draw `batch` examples. The same generator state gives the same batch on every machine; normal numbers up to rounding."""
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         """Return the examples of an evaluation, which depend on the arguments alone.

@@ -41,7 +41,8 @@ def train(
 
     A checkpoint is written every `checkpoint_every` steps. By default one is written every `checkpoint_seconds`, but never so often
     that writing takes more than 5 % of the time. On a CPU the final weights are bitwise the same wherever and however often
-    training was interrupted, for the same number of threads and ranks. `should_stop` is called before every step.
+    training was interrupted, for the same number of threads and ranks and the same instruction set. `should_stop` is called
+    before every step.
 
     `ranks`: the place of this process among those that train the run together; all of them call this function with the same
     arguments. Only rank 0 reads and writes files, and uses `on_progress`, `should_stop` and `checkpoint_seconds`.

@@ -16,7 +16,7 @@ def reproducible(device: torch.device) -> Iterator[None]:
     others keep the setting from when they started, so results would depend on what the process did before.
 
     Deterministic mode stays off. On the CPU every operation of the model is already bitwise reproducible for the same number of
-    threads (tested by killing and resuming), and on CUDA the deterministic attention backward is slower.
+    threads and instruction set (tested by killing and resuming), and on CUDA the deterministic attention backward is slower.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         if torch.get_num_threads() > 1:
