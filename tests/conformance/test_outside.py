@@ -340,7 +340,7 @@ def test_without_the_libraries_one_line_says_how_to_get_them(
 
 def test_a_version_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        importlib.metadata, "version", {"transformers": "5.14.0", "x-transformers": "2.4.0"}.__getitem__
+        importlib.metadata, "version", {"transformers": "5.23.0", "x-transformers": "2.4.0"}.__getitem__
     )
     with pytest.raises(ConfigError, match=r"x-transformers must be at least 2\.31, got 2\.4\.0"):
         outside.installed_versions()
@@ -410,7 +410,7 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
 @pytest.fixture
 def libraries() -> None:
     why = "the libraries of the comparison are an extra: pip install '.[outside]'"
-    pytest.importorskip("transformers", reason=why)
+    pytest.importorskip("transformers", "5.23", reason=why)
     pytest.importorskip("x_transformers", reason=why)
     if importlib.util.find_spec("fla") is None:  # importing it would import all its kernels
         pytest.skip(why)

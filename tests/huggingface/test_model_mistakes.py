@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 import torch
+from transformers import CONFIG_MAPPING
 
 from lengthwise.config import ConfigError
 from lengthwise.huggingface import angles, biases, description, folder, mistakes, stored_buffers
@@ -105,8 +106,9 @@ def test_layers_without_rope(tmp_path):
 
 def test_temperatures_that_depend_on_the_position_and_sinks(tmp_path):
     small = {**SHAPE, "num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 2}
-    beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6, "n_group": 1, "topk_group": 1})[1]
-    assert [group.temperature for group in beam] == ["", "× (1 + (i + 1) / 2,048)^0.1 at position i"]
+    if "beam" in CONFIG_MAPPING:  # in newer versions of transformers
+        beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6, "n_group": 1, "topk_group": 1})[1]
+        assert [group.temperature for group in beam] == ["", "× (1 + (i + 1) / 2,048)^0.1 at position i"]
     llama4 = judged(tmp_path, {"model_type": "llama4_text", **small})[1]
     assert [group.temperature for group in llama4] == ["", "× (1 + 0.1 ln(1 + floor((i + 1) / 8,192))) at position i"]
     rope = {"rope_type": "default", "rope_theta": 1e4}
@@ -146,8 +148,8 @@ def test_other_frequencies_in_transformers(tmp_path, monkeypatch):
 
     original = modeling_llama.LlamaRotaryEmbedding.compute_default_rope_parameters
 
-    def wrong(config, **options):
-        frequencies, factor = original(config, **options)
+    def wrong(*arguments, **options):
+        frequencies, factor = original(*arguments, **options)
         return frequencies * (1 + 2.0**-15), factor
 
     monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "compute_default_rope_parameters", staticmethod(wrong))
@@ -163,8 +165,8 @@ def test_frequencies_that_a_dtype_rounds(tmp_path, monkeypatch, dtype):
 
     original = modeling_llama.LlamaRotaryEmbedding.compute_default_rope_parameters
 
-    def rounded(config, **options):
-        frequencies, factor = original(config, **options)
+    def rounded(*arguments, **options):
+        frequencies, factor = original(*arguments, **options)
         return frequencies.to(torch.get_default_dtype()), factor
 
     monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "compute_default_rope_parameters", staticmethod(rounded))

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
+from packaging.version import parse
 from transformers.models.glm4v.modeling_glm4v import Glm4vModel
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
@@ -64,6 +65,8 @@ def rows(frames_apart: bool, longest: int, seed: int = 0) -> tuple[Tensor, Tenso
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_with_left_padding(name: str, seed: int) -> None:
+    if name == "qwen2_5_vl" and parse(transformers.__version__) < parse("5.23"):
+        pytest.skip("older versions take whole seconds only")
     apart = name in ("qwen3_vl", "glm4v")
     kinds, mask, images, videos = rows(apart, 9, seed)
     options: dict[str, Any] = {}

@@ -138,6 +138,8 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
     def is_activation_checkpointing(self) -> bool:
         return self.model.recompute
 
+    is_gradient_checkpointing = is_activation_checkpointing  # its name in older versions of transformers
+
     def save_pretrained(self, save_directory: Any, *arguments: Any, **options: Any) -> None:
         if options.get("is_main_process", True):
             write_module(save_directory, self.config.auto_map)

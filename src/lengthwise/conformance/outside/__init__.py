@@ -17,14 +17,13 @@ import torch
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import ENCODINGS
-from lengthwise.transformers_versions import TESTED_VERSIONS
 from lengthwise.values import install_extra
 
 if TYPE_CHECKING:
     from lengthwise.conformance.outside.implementation import Implementation
     from lengthwise.conformance.outside.questions import Question
 
-LIBRARIES = {"transformers": TESTED_VERSIONS[0], "x-transformers": (2, 31), "fla-core": (0, 6)}
+LIBRARIES = {"transformers": (5, 23), "x-transformers": (2, 31), "fla-core": (0, 6)}
 """The libraries with the oldest version that the comparison supports."""
 
 
