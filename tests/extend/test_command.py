@@ -352,7 +352,7 @@ def test_a_folder_with_our_encoding_is_extended_again(place: Path, capfd: pytest
     assert json.loads(Path("again/config.json").read_text())["model_type"] == "llama"
     assert run("tiny", "--methods", "nope", *MEASURED, "--out", "dropped") == 0
     said = refused(capfd, "dropped", "--methods", "yarn:factor=2", *MEASURED, "--out", "third")
-    assert "the model has no positions in any layer, so yarn:factor=2 would change nothing" in said
+    assert "the model has no positions in any layer, so YaRN(factor=2.0) would change nothing" in said
 
 
 def test_an_untested_version_of_transformers_has_one_warning(
