@@ -21,9 +21,9 @@ from lengthwise.config import ConfigError, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.huggingface.angles import Comparison, NotCompared
+    from lengthwise.huggingface.cases import Finding
     from lengthwise.huggingface.description import LayerGroup
     from lengthwise.huggingface.folder import ModelFolder
-    from lengthwise.huggingface.mistakes import Finding
 
 PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file"}
 STRIP = 128  # layers; models with more have no strip of layers
@@ -50,12 +50,13 @@ def command(
 
     Args:
         folder: The model's folder, with config.json.
-        weights: Also compare the frequencies, slopes, position tables and shapes in *.safetensors files with the settings.
+        weights: Also compare the frequencies, slopes, position tables, names and shapes in *.safetensors files with the settings.
         plot: File for a picture of the wavelengths or slopes: .svg, .png or .pdf.
         trust_remote_code: Run code in the folder (auto_map in its config.json). Only for folders whose code you have read.
         json: Print JSON.
     """
     from lengthwise.huggingface import angles, biases, description, mistakes, stored_buffers
+    from lengthwise.huggingface.cases import Case
     from lengthwise.huggingface.folder import read_folder
 
     file = None if plot is None else _plot_file(plot)
@@ -63,17 +64,22 @@ def command(
     read = read_folder(folder, trust_remote_code=trust_remote_code)
     groups = description.layer_groups(read)
     comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
-    found = mistakes.findings(mistakes.Case(read, groups, comparisons))
-    if weights:
-        found += stored_buffers.stored_findings(read, groups)
+    found = mistakes.findings(Case(read, groups, comparisons))
+    checked = stored_buffers.check_weights(read, groups) if weights else None
+    if checked is not None:
+        found += checked.findings
     if file is not None:
         from lengthwise.huggingface.picture import draw
 
         cache_folder.write(file, draw(read, groups, file.suffix.lower().removeprefix(".")))
     if json:
-        print_json(record(read, groups, comparisons, found))
+        print_json(
+            {**record(read, groups, comparisons, found), "weights": None if checked is None else checked.numbers()}
+        )
     else:
         _print(read, groups, comparisons, found)
+        if checked is not None:
+            print(checked.in_words())
         if file is not None:
             print(f"Picture: {one_line(file)}.")
     return PROBLEMS if any(finding.is_problem for finding in found) else 0
@@ -109,6 +115,7 @@ def record(
                 "window": group.window,
                 "temperature": group.temperature or None,
                 "softmax_scale": group.softmax_scale,
+                "head_dim": group.head_dim or None,
             }
             for group in groups
         ],
@@ -156,8 +163,6 @@ def _print(
 
 def _layers_table(layers: int, groups: "list[LayerGroup]") -> Any:
     """Return a table with a line for each group of equal layers, in which a strip shows where they are."""
-    from lengthwise.huggingface import description
-
     table = plain_table(column("layers", overflow="fold"), column("encoding", overflow="fold"))
     table.add_column("window", justify="right", no_wrap=True)
     table.add_column("temperature of the logits, sinks", overflow="fold")
@@ -165,11 +170,20 @@ def _layers_table(layers: int, groups: "list[LayerGroup]") -> Any:
         strip = "".join("█" if layer in group.layers else "·" for layer in range(layers))
         table.add_row(
             strip if layers <= STRIP else f"{len(group.layers):,} of {layers:,}",
-            "no attention" if group.encoding is None else description.label_of(group.encoding),
+            _encoding(group, len({other.head_dim for other in groups if other.encoding is not None}) > 1),
             "–" if group.window is None else f"{group.window:,}",
             group.temperature or "–",
         )
     return table
+
+
+def _encoding(group: "LayerGroup", with_head_dim: bool) -> str:
+    from lengthwise.huggingface import description
+
+    if group.encoding is None:
+        return "no attention"
+    label = description.label_of(group.encoding)
+    return f"{label}, heads of {group.head_dim:,} dimensions" if with_head_dim else label
 
 
 def _angles_table(measured: "list[Comparison]") -> Any:

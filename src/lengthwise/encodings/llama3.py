@@ -43,9 +43,9 @@ class Llama3(RoPE):
         name = type(self).__name__
         require_factor(name, factor)
         require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
-        if low_freq_factor >= high_freq_factor:
+        if low_freq_factor > high_freq_factor:  # Llama 4 has the same number twice
             raise ConfigError(
-                f"{name}: high_freq_factor must be more than low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "
+                f"{name}: high_freq_factor must be at least low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "
                 "pairs with up to low_freq_factor turns within the training length are interpolated, and pairs with "
                 "high_freq_factor turns or more keep their frequency"
             )

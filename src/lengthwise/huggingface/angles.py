@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import RotaryEncoding
-from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
 from lengthwise.huggingface.observation import rotary_embeddings
@@ -128,7 +128,7 @@ def _compared_with(
     worst, gains = (0.0, 0, 0), []
     excess = 0.0
     for positions in samples.split(CHUNK):
-        with transformers_call(folder.path, "compute the angles of its positions"):
+        with transformers_call(folder.path, "compute the angles of its positions", advice=CORRECT):
             cos, sin = _cos_sin(rotary, positions, length, group.kind)
         cos, sin = (_pairs(part, len(frequencies)) for part in (cos.double(), sin.double()))
         angle = positions[:, None] * frequencies
@@ -153,7 +153,7 @@ def _rotaries(folder: ModelFolder, dtype: torch.dtype) -> list[Any]:
     for module in rotary_embeddings(model.get_decoder() if hasattr(model, "get_decoder") else model):
         config = getattr(module, "config", None) or folder.config
         different.setdefault((type(module), repr(getattr(config, "rope_parameters", None))), config)
-    with transformers_call(folder.path, "build its rotary embedding"), _default_dtype(dtype):
+    with transformers_call(folder.path, "build its rotary embedding", advice=CORRECT), _default_dtype(dtype):
         return [cls(copy.deepcopy(config)) for (cls, _), config in different.items()]
 
 

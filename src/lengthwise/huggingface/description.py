@@ -97,6 +97,11 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     if getattr(config, "rope_parameters", None) and not has_alibi:
         # a class that has the setting, and rotates only if another one says so
         return dict.fromkeys(with_attention, _Described(choose(NoPE), head_dim_of(config)))
+    if has_alibi:
+        raise ConfigError(
+            f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by the root of "
+            "the head's size, for example); lengthwise knows ALiBi of BLOOM and MPT only"
+        )
     raise ConfigError(
         f"{folder.path}: lengthwise does not know the position encoding of a {config.model_type}; known are RoPE by "
         "rope_parameters, ALiBi of BLOOM and MPT, and tables of positions"

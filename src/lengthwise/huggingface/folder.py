@@ -24,7 +24,7 @@ from lengthwise.evaluation.pretrained.loading import (
 )
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values, require_values
 from lengthwise.evaluation.pretrained.stored_weights import require_numbers_stored
-from lengthwise.evaluation.pretrained.transformers_calls import offline, silent, transformers_call
+from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, offline, silent, transformers_call
 from lengthwise.huggingface.exported_model import LengthwiseConfig
 from lengthwise.huggingface.observation import Observation, observe
 from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
@@ -113,18 +113,23 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
                 f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the code, and "
                 "give --trust-remote-code if you trust it"
             )
-        causal_architecture(path, whole, transformers)
+        _require_language_model(path, whole, transformers)
     if whole.get("configuration_files"):
         raise ConfigError(
             f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
             "rename that one to config.json"
         )
+    for key, part in whole.items():
+        if key.endswith("_config") and part is not None and not isinstance(part, Mapping):
+            raise ConfigError(
+                f"{path / 'config.json'}: {key} must be an object, got {part!r:.40}; correct or remove it"
+            )
     require_numbers_stored(path / "config.json", whole, {})
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     _require_heads(path, whole)
     require_values(path, whole)
     _require_entries(path, whole)
-    with naming_rope_values(path, whole), transformers_call(path, "read its config.json"):
+    with naming_rope_values(path, whole), transformers_call(path, "read its config.json", advice=CORRECT):
         top = transformers.AutoConfig.from_pretrained(path, **options)
         config = top.get_text_config(decoder=True)
     _require_decoder(path, config, transformers)
@@ -133,8 +138,8 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
     require_values(path, settings)
     _require_entries(path, settings)
     _require_layers(path, config)
-    dtype = config.dtype if config.dtype in DTYPES.values() else torch.float32
-    building = transformers_call(path, "build the model of its config.json")
+    dtype = next((part.dtype for part in (config, top) if part.dtype in DTYPES.values()), torch.float32)
+    building = transformers_call(path, "build the model of its config.json", advice=CORRECT)
     with naming_rope_values(path, settings), building, torch.device("meta"):
         built = copy.deepcopy(top)
         for name in ("quantization_config", "compression_config", "fusion_config"):  # the weights are not read
@@ -148,6 +153,16 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             dtype=dtype,
         )
     return ModelFolder(path, whole, settings, config, model, dtype)
+
+
+def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:
+    """Raise `ConfigError` unless transformers has a causal language model of this type, alone or in its class for images."""
+    mappings = transformers.models.auto.modeling_auto
+    with_images = mappings.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(str(whole.get("model_type")))
+    if with_images is None or whole.get("architectures") != [with_images]:
+        causal_architecture(path, whole, transformers)
+    else:
+        causal_architecture(path, {**whole, "architectures": None}, transformers)
 
 
 def _text_settings(whole: Data, top: Any, config: Any) -> Data:

@@ -7,23 +7,28 @@ of a check says why its findings are mistakes. What transformers computes correc
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
-from lengthwise.huggingface.description import LayerGroup, ignores_bias_max, usual_scale
-from lengthwise.huggingface.folder import Data, ModelFolder
-from lengthwise.huggingface.observation import attention_layers, rotary_embeddings
-from lengthwise.models.conversion import known_keys
-from lengthwise.values import near_miss
+from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, normal
+from lengthwise.huggingface.description import ignores_bias_max, usual_scale
+from lengthwise.huggingface.observation import attention_layers
+from lengthwise.huggingface.without_effect import (
+    failing_layers,
+    ignored_keys,
+    ignored_soft_cap,
+    ignored_window,
+    length_beyond_wavelengths,
+    misspelt_rope_type,
+    tokenizer_length,
+    unknown_rotation,
+)
 
 DEFAULT_THETA = 10_000.0
 SCALED = ("yarn", "longrope", "llama3")  # rope types that need the length before scaling
 LONG = 8192  # tokens; few models for longer sequences have a theta of 10,000, and those write it
-RAMP_KEYS = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
-MOVABLE = ("attention_factor", *RAMP_KEYS, "short_factor", "long_factor", "mscale", "mscale_all_dim")
 SIZES = (
     "num_hidden_layers",
     "num_attention_heads",
@@ -32,33 +37,8 @@ SIZES = (
     "max_position_embeddings",
     "dtype",
 )
+FAR = 1.2  # times an attention factor; published ones differ by up to 1.05 from the formula
 THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check found. `is_problem`: a mistake, which sets the exit code; otherwise a note."""
-
-    check: str
-    text: str
-    is_problem: bool = True
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the checks see."""
-
-    folder: ModelFolder
-    groups: list[LayerGroup]
-    comparisons: list[Comparison | NotCompared]
-
-    @property
-    def rotates(self) -> bool:
-        """Whether transformers builds a rotary embedding for the model."""
-        return any(True for _ in rotary_embeddings(self.folder.model))
-
-
-Texts = Iterator[str | tuple[str, bool]]  # a text, or a text and whether it is a problem
 
 
 def factor_and_lengths(case: Case) -> Texts:
@@ -76,7 +56,7 @@ def factor_and_lengths(case: Case) -> Texts:
     for name, entry in case.folder.used_entries():
         kind, factor = entry.get("rope_type"), entry.get("factor")
         original = entry.get("original_max_position_embeddings")
-        if kind not in (*SCALED, "linear") or not _is_number(original) or not _is_number(length):
+        if kind not in (*SCALED, "linear") or not is_number(original) or not is_number(length):
             continue
         where = f"{name}: " if name else ""
         if original > length or (kind == "llama3" and original == length):
@@ -84,7 +64,7 @@ def factor_and_lengths(case: Case) -> Texts:
                 f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = {length:,} "
                 f"with rope_type {kind}; it is the length before scaling"
             )
-        elif kind != "llama3" and _is_number(factor) and not math.isclose(factor * original, length, rel_tol=0.01):
+        elif kind != "llama3" and is_number(factor) and not math.isclose(factor * original, length, rel_tol=0.01):
             text = (
                 f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, but "
                 f"max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
@@ -103,7 +83,7 @@ def contradicting_keys(case: Case) -> Texts:
     settings, config = case.folder.settings, case.folder.config
     old, new = settings.get("rope_scaling"), settings.get("rope_parameters")
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
-        first, second = (_normal(part) for part in (old, new))
+        first, second = (normal(part) for part in (old, new))
         if keys := sorted(
             key for key in {*first, *second} if first.get(key) != second.get(key) and key != "rope_theta"
         ):
@@ -175,9 +155,21 @@ def missing_rope_type(case: Case) -> Texts:
     for name, entry in case.folder.rope_entries():
         kind = entry.get("rope_type", entry.get("type"))
         scaling = [k for k, v in entry.items() if k in ("factor", *MOVABLE) and v not in (None, 1, [])]
-        if kind in (None, "default") and scaling:
+        if kind in (None, "default") and scaling and not misspelt_rope_type(entry):
             says = "has no rope_type" if kind is None else "has rope_type 'default'"
-            yield f"{name} {says}, so transformers ignores its {', '.join(scaling)}; write the rope_type, such as 'llama3'"
+            yield f"{name} {says}, so transformers ignores its {', '.join(scaling)}; write the rope_type, {_likely_type(scaling)}"
+
+
+def _likely_type(scaling: list[str]) -> str:
+    """Return the rope type that reads these keys, in words."""
+    for kind, keys in (
+        ("llama3", ("low_freq_factor", "high_freq_factor")),
+        ("longrope", ("short_factor", "long_factor")),
+        ("yarn", MOVABLE),
+    ):
+        if any(key in scaling for key in keys):
+            return f"such as {kind!r}"
+    return "such as 'yarn' or 'linear'"
 
 
 def missing_original_length(case: Case) -> Texts:
@@ -190,34 +182,12 @@ def missing_original_length(case: Case) -> Texts:
     if key in case.folder.settings or hasattr(type(case.folder.config), key):
         return
     for name, entry in case.folder.rope_entries():
-        kind = _normal(entry)["rope_type"]
+        kind = normal(entry)["rope_type"]
         if kind in SCALED and entry.get(key) is None:
             yield (
                 f"{name} has rope_type {kind!r} without {key}, so transformers takes max_position_embeddings = "
                 f"{case.folder.length or 0:,} as the length before scaling; write it explicitly"
             )
-
-
-def ignored_keys(case: Case) -> Texts:
-    """A RoPE setting that stands beside rope_parameters, or whose name is misspelt, has no effect."""
-    config = case.folder.config
-    if not case.rotates:
-        return
-    fields = getattr(type(config), "__dataclass_fields__", {})
-    for key in MOVABLE:
-        if case.folder.settings.get(key) is not None and key not in fields:
-            yield f"{key} stands outside of rope_parameters, where transformers does not read it; move it there"
-    for name, entry in case.folder.rope_entries():
-        keys = known_keys(str(entry.get("rope_type", entry.get("type", "default"))))
-        ignorable = getattr(config, "ignore_keys_at_rope_validation", None) or ()
-        for key in entry:
-            if (
-                keys
-                and key not in keys
-                and key not in ("type", "factor", *MOVABLE, *ignorable)
-                and (near := near_miss(str(key), keys))
-            ):
-                yield f"{name} has {str(key)[:40]!r}, which transformers ignores{near}"
 
 
 def missing_attention_factor(case: Case) -> Texts:
@@ -238,12 +208,14 @@ def missing_attention_factor(case: Case) -> Texts:
             continue
         if entry.get("long_mscale") is not None and given is None and case.folder.config.model_type != "phimoe":
             yield f"{where}long_mscale is read for Phi-MoE only; write it as attention_factor"
-        if kind != "yarn" or not _is_number(factor) or factor <= 1:
+        original = entry.get("original_max_position_embeddings")
+        if kind == "longrope" and given is not None and is_number(factor) and is_number(original) and original > 1:
+            yield from _unusual_factor(where, given, math.sqrt(1 + math.log(max(factor, 1)) / math.log(original)))
+        if kind != "yarn" or not is_number(factor) or factor <= 1:
             continue
         usual = 0.1 * math.log(factor) + 1
         if given is not None:
-            if _is_number(given) and not math.isclose(given, usual, rel_tol=0.01):
-                yield f"{where}attention_factor = {given:g}, where YaRN's formula gives {usual:.4g}", False
+            yield from _unusual_factor(where, given, usual)
         elif bool(scales[0]) != bool(scales[1]) and scales not in ((1, None), (1, 0)):
             key = "mscale" if scales[0] else "mscale_all_dim"
             yield (
@@ -257,6 +229,17 @@ def missing_attention_factor(case: Case) -> Texts:
                     f"{where}mscale and mscale_all_dim move the attention factor into the softmax scale, which "
                     f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = {usual:.4g}"
                 )
+
+
+def _unusual_factor(where: str, given: Any, usual: float) -> Texts:
+    """Yield an attention factor that the formula does not give; a problem if it lies far outside of 1 (none) to the formula's."""
+    if not is_number(given) or math.isclose(given, usual, rel_tol=0.01):
+        return
+    text = f"{where}attention_factor = {given:g}, where the formula gives {usual:.4g}"
+    if 1 / FAR <= given <= FAR * usual:
+        yield text, False
+    else:
+        yield f"{text}, so that logits are {(given / usual) ** 2:.3g} times as large; correct or remove it"
 
 
 def scaling_with_cache(case: Case) -> Texts:
@@ -349,10 +332,16 @@ CHECKS: tuple[Callable[[Case], Texts], ...] = (
     missing_rope_type,
     missing_original_length,
     ignored_keys,
+    ignored_window,
+    ignored_soft_cap,
     missing_attention_factor,
     scaling_with_cache,
     ignored_slopes,
     window_without_size,
+    failing_layers,
+    unknown_rotation,
+    length_beyond_wavelengths,
+    tokenizer_length,
     different_angles,
     rounded_frequencies,
 )
@@ -368,21 +357,8 @@ def findings(case: Case) -> list[Finding]:
     return found
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-
-
 def _is_theta(key: Any, value: Any) -> bool:
-    return THETA_KEY.fullmatch(str(key)) is not None and _is_number(value)
-
-
-def _normal(entry: Mapping[str, Any]) -> Data:
-    """Return an entry with the rope type under one name."""
-    kind = entry.get("rope_type", entry.get("type"))
-    return {
-        **{k: v for k, v in entry.items() if k not in ("type", "rope_type")},
-        "rope_type": SYNONYMS.get(str(kind), kind),
-    }
+    return THETA_KEY.fullmatch(str(key)) is not None and is_number(value)
 
 
 def _used(case: Case, key: str) -> str:
@@ -390,4 +366,4 @@ def _used(case: Case, key: str) -> str:
 
 
 def _listed(values: list[Any]) -> str:
-    return " and ".join(dict.fromkeys(f"{v:g}" if _is_number(v) else str(v) for v in values))
+    return " and ".join(dict.fromkeys(f"{v:g}" if is_number(v) else str(v) for v in values))

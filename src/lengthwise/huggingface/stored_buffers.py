@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -12,14 +13,15 @@ from lengthwise.evaluation.pretrained.loading import CONVERSION
 from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface.angles import RELATIVE
+from lengthwise.huggingface.cases import Finding
 from lengthwise.huggingface.description import TABLES, LayerGroup, build
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.mistakes import Finding
-from lengthwise.huggingface.own_encoding import head_dim_of
+from lengthwise.huggingface.missing_tensors import MissingTensors
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
 ROUNDED = 2.0**-7  # largest relative error of a frequency that was rounded to bfloat16
+SLOPES = ("slopes", "alibi_slopes")
 MAX_NUMBERS = 1 << 16  # of a tensor that is read
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
@@ -40,17 +42,57 @@ def stored_tensors(folder: ModelFolder) -> dict[str, Tensor]:
     return tensors(folder.path)
 
 
-def stored_findings(folder: ModelFolder, groups: list[LayerGroup]) -> list[Finding]:
-    """Return what in the stored tensors contradicts the settings, and a note if they have another dtype."""
-    found = [Finding("weights", text) for text in differences(folder, groups)]
+@dataclass(frozen=True)
+class CheckedWeights:
+    """What was found in the stored tensors, and what was compared: numbers of tensors.
+
+    `parameters`: those of the model that were looked for by their names, 0 if the folder has other names. `projections`: of q and
+    k, whose shapes were compared. `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
+    """
+
+    findings: list[Finding]
+    files: int
+    tensors: int
+    parameters: int
+    projections: int
+    frequencies: int
+    slopes: int
+    tables: int
+
+    def numbers(self) -> dict[str, int]:
+        """Return what was compared as plain data."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "findings"}
+
+    def in_words(self) -> str:
+        names = (
+            f"{self.parameters:,} parameters by name"
+            if self.parameters
+            else "no parameters by name, because they have other names"
+        )
+        return (
+            f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, the shapes of "
+            f"{self.projections:,} projections of q and k, {self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, "
+            f"and {self.tables:,} tables of positions."
+        )
+
+
+def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeights:
+    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared."""
+    stored = stored_tensors(folder)
+    missing = MissingTensors(folder, stored)
+    found = [Finding("weights", text) for text in (*missing.texts(), *differences(folder, groups))]
     dtype = str(folder.dtype).removeprefix("torch.")
-    weights = [t for name, t in stored_tensors(folder).items() if len(t.shape) > 1 and not t.is_computed(name)]
+    weights = [t for name, t in stored.items() if len(t.shape) > 1 and not t.is_computed(name)]
     dtypes = sorted({NAMES.get(tensor.dtype, tensor.dtype) for tensor in weights})
     if dtypes and dtype not in dtypes:
         found.append(
             Finding("weights", f"the weights are {', '.join(dtypes)}, and config.json says {dtype}", is_problem=False)
         )
-    return found
+    last = [name.removesuffix(".weight").rpartition(".")[2] for name in stored]
+    return CheckedWeights(
+        found, len(list(folder.path.glob("*.safetensors"))), len(stored), missing.compared,
+        len(list(_projections(folder, stored))), last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
+    )  # fmt: skip
 
 
 def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[str]:
@@ -67,7 +109,7 @@ def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[str]:
             extra = tensor.shape[0] - rows
             if tensor.shape[0] < rows or extra > 8:  # OPT has 2 more rows than positions
                 yield f"{name} has {tensor.shape[0]:,} rows, but the settings mean {rows:,} positions"
-        elif last in ("slopes", "alibi_slopes") and choice is not None and choice.cls is ALiBi:
+        elif last in SLOPES and choice is not None and choice.cls is ALiBi:
             ours = torch.as_tensor(build(folder, by_layer[0]).slopes, dtype=torch.float64).flatten()
             theirs = _values(folder, name, tensor)
             if theirs is not None and (len(theirs) != len(ours) or not torch.allclose(theirs, ours, rtol=RELATIVE)):
@@ -116,19 +158,23 @@ def _once(found: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _head_shapes(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
-    """Yield projections of q and k whose number of rows contradicts the numbers of heads."""
+    """Yield a projection of q or k whose number of rows contradicts the numbers of heads."""
+    for name, module, tensor in _projections(folder, stored):
+        if tensor.shape[0] != module.out_features:
+            yield (
+                f"{name}.weight has {tensor.shape[0]:,} rows, but the settings mean {module.out_features:,}: num_attention_heads, "
+                "num_key_value_heads or head_dim is wrong"
+            )
+            return
+
+
+def _projections(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, torch.nn.Linear, Tensor]]:
     for name, module in folder.model.named_modules():  # of the class itself, because some have gates beside the heads
         if name.rpartition(".")[2] not in ("q_proj", "k_proj") or not isinstance(module, torch.nn.Linear):
             continue
         tensor = stored.get(f"{name}.weight") or stored.get(f"{name.partition('.')[2]}.weight")
-        if tensor is None or tensor.dtype not in NAMES or len(tensor.shape) != 2:  # quantized weights are packed
-            continue
-        if tensor.shape[0] != module.out_features:
-            yield (
-                f"{name}.weight has {tensor.shape[0]:,} rows, but the settings mean {module.out_features:,}, with heads of "
-                f"{head_dim_of(folder.config)} dimensions: the number of heads or head_dim is wrong"
-            )
-            return
+        if tensor is not None and tensor.dtype in NAMES and len(tensor.shape) == 2:  # quantized weights are packed
+            yield name, module, tensor
 
 
 def _values(folder: ModelFolder, name: str, tensor: Tensor) -> Any:

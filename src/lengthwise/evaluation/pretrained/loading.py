@@ -28,7 +28,7 @@ from lengthwise.evaluation.pretrained.stored_weights import (
     require_parameters_stored,
     tensors,
 )
-from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.values import install_extra
 
 REFUSED_SETTINGS = {
@@ -101,7 +101,7 @@ def load(
     if (file := path / "tokenizer_config.json").exists():
         require_numbers_stored(file, json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
-    with naming_rope_values(path, settings), transformers_call(path, "read its config.json"):
+    with naming_rope_values(path, settings), transformers_call(path, "read its config.json", advice=CORRECT):
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
@@ -111,7 +111,7 @@ def load(
     max_positions = max_positions_of(path, config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
-    building = transformers_call(path, "build the model of its config.json")
+    building = transformers_call(path, "build the model of its config.json", advice=CORRECT)
     with naming_rope_values(path, settings), building, torch.device("meta"):  # takes no memory
         meta_model = transformers.AutoModelForCausalLM.from_config(
             copy.deepcopy(config), trust_remote_code=False, **implementations
@@ -165,9 +165,9 @@ def json_object(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}); download it again") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file} is not valid JSON ({error}); download it again") from None
+        raise ConfigError(f"{file} is not valid JSON ({error}); correct it, or download it again") from None
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} is not a JSON object; download it again")
+        raise ConfigError(f"{file} is not a JSON object; correct it, or download it again")
     return data
 
 
@@ -233,7 +233,8 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
     declared = settings.get("architectures") or []
     if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
         raise ConfigError(
-            f"architectures in {path / 'config.json'} must be a list of names, got {reprlib.repr(declared)}; download it again"
+            f"architectures in {path / 'config.json'} must be a list of names, got {reprlib.repr(declared)}; correct it, or "
+            "download it again"
         )
     if not isinstance(model_type, str) or model_type not in known:
         auto_map = " (code in the folder, auto_map, is never run)" if settings.get("auto_map") else ""
@@ -295,8 +296,7 @@ def _scaled_positions(path: Path, positions: int, factor: Any) -> int:
     except OverflowError:  # the factor or the product is infinite
         pass
     raise ConfigError(
-        f"the RoPE factor in {path / 'config.json'} must be a finite number above 0, got {reprlib.repr(factor)}; download it "
-        "again"
+        f"the RoPE factor in {path / 'config.json'} must be a finite number above 0, got {reprlib.repr(factor)}; correct it"
     )
 
 

@@ -142,7 +142,7 @@ def require_a_layer(path: Path, config: Any) -> None:
     count = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     if isinstance(count, int) and count < 1:
         raise ConfigError(
-            f"{path / 'config.json'}: num_hidden_layers must be at least 1, got {count}; download it again"
+            f"{path / 'config.json'}: num_hidden_layers must be at least 1, got {count}; correct it, or download it again"
         )
 
 

@@ -13,15 +13,21 @@ from pathlib import Path
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import is_out_of_memory, refused_allocation
 
+CORRECT = "correct config.json, or download it again"
+"""The advice where an error is likely to come from the settings."""
+
 
 @contextmanager
-def transformers_call(path: Path, purpose: str, *, computing: bool = False) -> Iterator[None]:
+def transformers_call(
+    path: Path, purpose: str, *, computing: bool = False, advice: str = "download the whole folder again"
+) -> Iterator[None]:
     """A context for calls of transformers on the folder `path`, with a purpose such as "read its tokenizer".
 
     The hub is off, and nothing is printed. Errors of transformers become a `ConfigError` that names the folder.
 
-    `computing`: the model computes answers. Then stderr is left alone, because a progress bar is drawn there (see `silent`). Errors
-    for lack of memory are raised unchanged, because the memory depends on the batch size and not on the folder.
+    `advice`: what to do about an error. `computing`: the model computes answers. Then stderr is left alone, because a progress
+    bar is drawn there (see `silent`). Errors for lack of memory are raised unchanged, because the memory depends on the batch
+    size and not on the folder.
     """
     try:
         with offline(), silent(native=not computing):
@@ -44,7 +50,7 @@ def transformers_call(path: Path, purpose: str, *, computing: bool = False) -> I
             ) from error
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(
-            f"{path}: transformers cannot {purpose} ({type(error).__name__}: {text}); download the whole folder again"
+            f"{path}: transformers cannot {purpose} ({type(error).__name__}: {text}); {advice}"
         ) from error
 
 

@@ -1,0 +1,199 @@
+"""Checks of settings that have no effect, or with which a model cannot be computed. `mistakes` lists all checks."""
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings import RotaryEncoding
+from lengthwise.evaluation.pretrained.loading import json_object
+from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
+from lengthwise.huggingface.angles import Comparison
+from lengthwise.huggingface.cases import MOVABLE, Case, Texts, is_number
+from lengthwise.huggingface.description import build, label_of
+from lengthwise.models.conversion import known_keys
+from lengthwise.values import near_miss
+
+RELEVANT = re.compile(
+    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|num_hidden_layers|"
+    r"hidden_size|dtype|use_cache)\w*|n_ctx|n_embd|n_layer"
+)
+"""Names of settings that concern positions and the shapes of attention layers."""
+WRITTEN_OUTSIDE = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "torch_dtype")
+SIMILAR = 0.88  # of two names (`difflib`), where a misspelt one differs by a letter or two
+
+
+def failing_layers(case: Case) -> Texts:
+    """An attention layer raises an error with these settings, for example if it rotates more dimensions than its angles have."""
+    observation = case.folder.observation
+    if observation.layer_error:
+        entries = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
+        is_partial = any(entry.get("partial_rotary_factor") not in (None, 1) for entry in entries)
+        key = "partial_rotary_factor" if is_partial else "the settings of heads and of RoPE"
+        yield f"a forward pass raises an error ({observation.layer_error}); correct {key}"
+    elif observation.reason and case.rotates:
+        yield (
+            f"the layers could not be observed ({observation.reason}), so the table shows what their settings mean",
+            False,
+        )
+
+
+def unknown_rotation(case: Case) -> Texts:
+    """A class rotates in a way that lengthwise does not have, with the right angles. This is no mistake of the settings."""
+    agree = {layer for c in case.comparisons if isinstance(c, Comparison) and c.agrees for layer in c.layers}
+    for group in case.groups:
+        if group.unknown and agree.issuperset(group.layers):
+            yield group.unknown, False
+
+
+def ignored_keys(case: Case) -> Texts:
+    """A setting has no effect: it is misspelt, or belongs to another rope type, or stands where transformers does not read it."""
+    config = case.folder.config
+    yield from _misspelt(case)
+    if not case.rotates:
+        return
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    for key in MOVABLE:
+        if case.folder.settings.get(key) is not None and key not in fields:
+            yield f"{key} stands outside of rope_parameters, where transformers does not read it; move it there"
+    ignorable = getattr(config, "ignore_keys_at_rope_validation", None) or ()
+    for name, entry in case.folder.rope_entries():
+        kind = str(entry.get("rope_type", entry.get("type", "default")))
+        keys = known_keys(SYNONYMS.get(kind, kind))
+        for key in entry if keys else ():
+            if key in keys or key in ("type", *ignorable):
+                continue
+            if key not in ("factor", *MOVABLE):
+                if near := near_miss(str(key), {*keys, "factor", *MOVABLE}):
+                    yield f"{name} has {str(key)[:40]!r}, which transformers ignores{near}"
+            elif (
+                kind != "default"
+                and key not in ("attention_factor", "mscale", "mscale_all_dim")
+                and entry[key] is not None
+            ):
+                yield f"{name} has {key}, which rope_type {kind!r} does not read; correct the rope_type, or remove {key}"
+    yield from _ignored_flat(case)
+
+
+def _ignored_flat(case: Case) -> Texts:
+    """Yield settings for all layers in a class that reads settings for each kind of layer."""
+    used = case.folder.used_entries()
+    if not used or not all(name for name, _ in used):
+        return
+    for name, entry in case.folder.rope_entries():
+        if "." in name:
+            continue
+        lost = [
+            key
+            for key, value in entry.items()
+            if value is not None and not _is_used(key, value, [part for _, part in used])
+        ]
+        if lost:
+            kinds = ", ".join(kind for kind, _ in used)
+            yield (
+                f"{name} has {', '.join(lost)} for all layers, which {type(case.folder.config).__name__} ignores; write the "
+                f"settings for each kind of layer ({kinds})"
+            )
+
+
+def _is_used(key: str, value: Any, used: list[dict[str, Any]]) -> bool:
+    if key in ("rope_type", "type"):
+        return any(SYNONYMS.get(str(value), value) == part.get("rope_type") for part in used)
+    return any(part.get(key) == value for part in used)
+
+
+def misspelt_rope_type(entry: Mapping[str, Any]) -> bool:
+    """Return whether a dictionary of RoPE settings has a misspelt rope_type."""
+    names = ("rope_type", "type")
+    return not any(name in entry for name in names) and any(
+        isinstance(value, str) and near_miss(str(key), names) for key, value in entry.items()
+    )
+
+
+def _misspelt(case: Case) -> Iterator[str]:
+    """Yield settings outside of rope_parameters whose name is almost that of one that the class reads."""
+    cls: Any = type(case.folder.config)
+    read = {*getattr(cls, "__dataclass_fields__", {}), *getattr(cls, "attribute_map", {}), *WRITTEN_OUTSIDE}
+    relevant = sorted(name for name in read if RELEVANT.fullmatch(name))
+    for key, value in case.folder.settings.items():
+        if key in read or key.startswith("_") or value is None or hasattr(cls, key):
+            continue
+        for name in difflib.get_close_matches(key.lower(), relevant, 1, SIMILAR):
+            if name not in case.folder.settings:
+                yield f"{key[:60]!r} is not read by {cls.__name__}; did you mean {name!r}?"
+
+
+def ignored_window(case: Case) -> Texts:
+    """A sliding window is written, and no layer has it, so all layers see everything.
+
+    Qwen's classes drop it unless use_sliding_window is true, and give it to the layers from max_window_layers on only. A window
+    of the intended length or more changes nothing, and use_sliding_window = false says that there shall be none.
+    """
+    settings, observed = case.folder.settings, case.folder.observation.layers
+    window, switch = settings.get("sliding_window"), settings.get("use_sliding_window")
+    if not observed or not isinstance(window, int) or not is_number(window) or switch is False:
+        return
+    if window >= (case.folder.length or math.inf) or any(group.window is not None for group in case.groups):
+        return
+    config = case.folder.config
+    first = getattr(config, "max_window_layers", None)
+    if hasattr(config, "use_sliding_window") and switch is None:
+        reason = "use_sliding_window is missing and false by default; write it"
+    elif isinstance(first, int) and first >= case.folder.layers:
+        reason = (
+            f"max_window_layers = {first} leaves none of the {case.folder.layers} layers to it; correct one of them"
+        )
+    elif "full_attention" in (getattr(config, "layer_types", None) or ()):
+        reason = "layer_types has no sliding_attention; correct one of them"
+    else:
+        reason = (
+            f"{type(config).__name__} does not read it; remove it, or use the class that the model was trained with"
+        )
+    yield f"sliding_window = {window:,} has no effect: {reason}"
+
+
+def ignored_soft_cap(case: Case) -> Texts:
+    """A soft cap of the attention's logits is written, and the class does not compute it (Gemma 3 has the setting of Gemma 2)."""
+    cap, observed = case.folder.settings.get("attn_logit_softcapping"), case.folder.observation.layers
+    if is_number(cap) and observed and not any(layer.softcap for layer in observed.values()):
+        yield f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; remove it"
+
+
+def length_beyond_wavelengths(case: Case) -> Texts:
+    """The intended length is more than the longest wavelength of RoPE, so that the angles of far tokens repeat those of near ones.
+
+    This may be intended, but an unscaled model whose max_position_embeddings was raised looks the same. Layers see their window
+    at most.
+    """
+    length = case.folder.length
+    for group in case.groups:
+        if length is None or group.encoding is None or not issubclass(group.encoding.cls, RotaryEncoding):
+            continue
+        frequencies = build(case.folder, group).frequencies(torch.tensor(length)).flatten()
+        seen = min(length, group.window or length)
+        if bool((frequencies > 0).all()) and seen > (longest := 2 * math.pi / float(frequencies.min())):
+            yield (
+                f"{label_of(group.encoding)}: the longest wavelength is {longest:,.0f} tokens, and the model is intended for "
+                f"{length:,}; if it was trained with fewer, its positions need a scaling or another theta",
+                False,
+            )
+
+
+def tokenizer_length(case: Case) -> Texts:
+    """The tokenizer's model_max_length is less than the intended length. Programs that read it cut longer texts or warn."""
+    file, length = case.folder.path / "tokenizer_config.json", case.folder.length
+    try:
+        longest = json_object(file).get("model_max_length") if file.is_file() else None
+    except ConfigError as error:
+        yield str(error), False
+        return
+    if is_number(longest) and length is not None and longest < length:
+        yield (
+            f"model_max_length = {longest:,.0f} in tokenizer_config.json is less than the intended {length:,} tokens, and some "
+            "programs cut texts there",
+            False,
+        )
