@@ -86,7 +86,7 @@ def test_one_method_without_training(place: Path, capfd: pytest.CaptureFixture[s
         "Settings",
         "What it took",
         "Lost at 64 tokens",
-        "<code>--rope-scaling yarn --rope-freq-base 10000 --rope-scale 4 --yarn-orig-ctx 64",
+        "<span>--rope-scaling yarn</span> <span>--rope-freq-base 10000</span> <span>--rope-scale 4</span>",
     ):
         assert word in page
     assert "<script" not in page

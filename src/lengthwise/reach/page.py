@@ -176,7 +176,11 @@ def _loss_range(lines: Sequence[Line]) -> Range:
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table. `rows`: cells as HTML, of which the first is the row's head."""
-    head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
+    words = [any(cell.startswith('<td class="words"') for cell in column) for column in zip(*rows, strict=True)]
+    head = "".join(
+        f'<th scope="col"{" class=words" if is_words else ""}>{html.escape(text)}</th>'
+        for text, is_words in itertools.zip_longest(heads, words)
+    )
     body = "".join(
         f'<tr><th scope="row">{first}</th>{"".join(cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in cells)}</tr>'
         for first, *cells in rows
@@ -292,7 +296,8 @@ def _flags_of(series: Series) -> Iterator[tuple[str, ProgramFlags]]:
 def _flags_table(entries: Sequence[tuple[str, ProgramFlags]]) -> str:
     rows = []
     for name, entry in entries:
-        text = f"<code>{html.escape(entry.flags)}</code>" if entry.flags else f"none: {html.escape(entry.reason)}"
-        rows.append([html.escape(name), html.escape(entry.program), f'<td class="words">{text}</td>'])
+        flags = html.escape(entry.flags).replace(" --", "</span> <span>--")  # each stays in one line
+        text = f"<code><span>{flags}</span></code>" if flags else f"none: {html.escape(entry.reason)}"
+        rows.append([f"{html.escape(name)}{_small(entry.program)}", f'<td class="words">{text}</td>'])
     caption = "Flags with which other programs compute these methods in the original model"
-    return _table(caption, ["model", "program", "flags"], rows) if rows else ""
+    return _table(caption, ["model", "flags"], rows) if rows else ""

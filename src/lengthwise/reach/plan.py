@@ -58,7 +58,9 @@ class Plan(Config):
                 "or fewer targets"
             )
         if self.chat and set(self.tasks) <= {TEXT}:
-            raise ConfigError("--chat changes only retrieval tasks; name one in --tasks, such as needle, or omit --chat")
+            raise ConfigError(
+                "--chat changes only retrieval tasks; name one in --tasks, such as needle, or omit --chat"
+            )
         known = (TEXT, *TASKS)
         for name in self.tasks:
             if name not in known:

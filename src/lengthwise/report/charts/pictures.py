@@ -77,7 +77,9 @@ table {{ border-collapse: collapse; margin: 12px 0 24px; font-variant-numeric: t
 caption {{ text-align: left; font-weight: 600; padding: 4px 0; position: sticky; left: 0; max-width: calc(100vw - 48px); }}
 th, td {{ padding: 3px 14px 3px 0; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }}
 th:first-child {{ text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 6.5em; }}
-td.words {{ text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 6em; }}
+th.words, td.words {{ text-align: left; }}
+td.words {{ white-space: normal; overflow-wrap: anywhere; min-width: 6em; }}
+code span {{ display: inline-block; }}
 small {{ display: block; max-width: 15em; margin-left: auto; white-space: normal; color: var(--faint); font-weight: normal; }}
 th small {{ margin-left: 0; }}
 </style>
