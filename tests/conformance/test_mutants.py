@@ -19,6 +19,7 @@ from lengthwise.encodings import (
     T5,
     ALiBi,
     CoPE,
+    DistanceBias,
     DynamicNTK,
     FoX,
     KerpleLog,
@@ -267,6 +268,35 @@ class FloatLogN(RoPE):
         return positions[:, None].float() * self.frequencies(torch.tensor(1)).float(), None
 
 
+class LogBias(DistanceBias):
+    """A bias that grows with the logarithm of the distance, computed as a user may write it first."""
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        self.slope = nn.Parameter(torch.linspace(0.1, 1, num_heads))
+        self.fixed = torch.linspace(0.1, 1, num_heads)[:, None]
+
+    def bias(self, distance):
+        return -self.slope.double()[:, None] * distance.double().log1p()
+
+
+def float_distance(self, distance):
+    """The product with the learned slope has digits that float32 does not have."""
+    return -self.slope[:, None] * distance.float().log1p()
+
+
+def float_bias(self, distance):
+    return -self.slope.float()[:, None] * distance.double().log1p()
+
+
+def float_by_default(self, distance):
+    return -self.slope.double()[:, None] * distance.log1p()
+
+
+def float_constants(self, distance):
+    return -self.fixed * distance.double().log1p()
+
+
 class Bent(DynamicNTK):
     """Depends on the length, as it may, and on where a pair stands too."""
 
@@ -381,8 +411,12 @@ ENCODING_MUTANTS = [
     # By little more than is allowed, so that a looser limit lets them through (and bfloat16 finds them, if anything does).
     ("precision", RoundedSlowAngles, "a rotated query in torch.float32, .*: off by"),
     ("precision", Apart, "attention in torch.float32, .*: off by"),
-    ("precision", FloatSines, "the embedding in float64 has only the digits of float32"),
-    ("precision", FloatLogN, "the angle of queries in float64 has only the digits of float32"),
+    ("precision", FloatSines, "the embedding in float64 is computed in float32, positions 999968"),
+    ("precision", FloatLogN, "attention in float64 is computed in float32, positions 999968"),
+    *(
+        ("precision", named(compute.__name__, LogBias, bias=compute), "attention in float64 is computed in float32")
+        for compute in (float_distance, float_bias, float_by_default, float_constants)
+    ),
     ("precision", Widens, "has the dtype"),
     ("gradients", Idle, "temperature gets no gradient"),
     ("gradients", Cut, "r1 gets no gradient"),
@@ -404,6 +438,11 @@ def test_a_wrong_encoding_is_found(question: str, make: type, words: str, monkey
     answer = ask(question, make)
     assert answer.verdict is Verdict.FAILED, answer
     assert re.search(words, answer.detail), answer.detail
+
+
+def test_the_same_bias_in_float64_is_precise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODINGS._all(), "LogBias", LogBias)
+    assert ask("precision", LogBias).verdict is Verdict.OK
 
 
 def test_sharing_through_a_class_is_seen_by_instances_too() -> None:

@@ -22,6 +22,7 @@ from lengthwise.conformance.cases import (
     supported_positions,
     tokens,
 )
+from lengthwise.conformance.without_float32 import require_float64
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import Rotation, TokenRotation
 from lengthwise.span import Span
@@ -76,7 +77,7 @@ def _require_clear_error(case: EncodingCase, error: ValueError, limit: int | Non
         raise Failure(f"length {length}: the error must be one line that names {case.cls.__name__}, got {str(error)!r}")
 
 
-@question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6")
+@question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6, and float64 is not computed in float32")
 def precision(case: EncodingCase, backend: str) -> str:
     exact = case.build()
     top = 1_000_000 if exact.max_length is None else exact.max_length - 1
@@ -105,7 +106,8 @@ def precision(case: EncodingCase, backend: str) -> str:
         with torch.no_grad():
             # This finds a loss of precision at 10^6 that is the same in all dtypes.
             require_close(f"float64, positions {top - 32} to {top}", layer(x, near + top - 32), layer(x, near), 1e-8)
-    _require_float64_digits(case, torch.arange(top - 32, top + 1)[None])
+    for positions in (list(range(top - 32, top + 1)), _scattered(exact, "reference", top), list(range(33))):
+        require_float64(case, positions)
     at_most = [f"positions up to {top}, the last below max_length"] if exact.max_length is not None else []
     return ", ".join(details + at_most)
 
@@ -154,27 +156,3 @@ def _gain(rotation: TokenRotation, what: str, ones: Tensor) -> Tensor:
     gain_only = replace(rotation, angle_q=0 * rotation.angle_q, angle_k=0 * rotation.angle_k)
     gain: Tensor = getattr(gain_only, f"rotate_{what}")(ones)
     return gain
-
-
-def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:
-    """Require that the embedding and angles in float64 are not computed in float32.
-
-    A result that was computed in float32 consists of numbers that float32 can represent. Otherwise that is improbable.
-    """
-    encoding = case.build()
-    with torch.no_grad():
-        for tensor in (*encoding.parameters(), *encoding.buffers()):
-            if tensor.is_floating_point():  # initialized in float32, so give it digits that float32 does not have
-                tensor.mul_(1 + 2**-40)
-        zeros = torch.zeros(1, positions.shape[1], 4 * HEAD_DIM, dtype=torch.float64)
-        results = {"the embedding": encoding.embed(zeros, positions)}
-        if encoding.modifiers(Span.of(1)).rotation:
-            rotation = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).rotation
-            kind = "angle" if isinstance(rotation, Rotation) else "matrix"
-            both = {f"the {kind} of {what}": getattr(rotation, f"{kind}_{what[0]}") for what in ("queries", "keys")}
-            results |= {what: x for what, x in both.items() if x is not None}
-    for what, x in results.items():
-        # Whole numbers (0 if nothing is added, angles of pairs with 1 radian per position) are exact in both.
-        if not torch.equal(x, x.round()) and torch.equal(x.double(), x.float().double()):
-            where = f"positions {int(positions.min())} to {int(positions.max())}"
-            raise Failure(f"{what} in float64 has only the digits of float32 at {where}")
