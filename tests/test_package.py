@@ -62,3 +62,9 @@ def test_the_source_distribution_builds_the_package_but_has_no_measurements(tmp_
         names = {name.partition("/")[2] for name in source.getnames()}
     assert {"hatch_build.py", "studies/nope/small.py", "src/lengthwise/native/building.py", "SECURITY.md"} <= names
     assert not [name for name in names if name.startswith("benchmarks/results") or "__pycache__" in name]
+
+
+def test_an_editable_installation_has_no_files_of_its_own(tmp_path: Path) -> None:
+    """They would not follow changes, and Python would import their folder once it is uninstalled."""
+    with zipfile.ZipFile(build("wheel:editable", tmp_path)) as wheel:
+        assert [name for name in wheel.namelist() if ".dist-info/" not in name] == ["_lengthwise.pth"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, near_miss, settings_of
 from lengthwise.encodings import NoPE
-from lengthwise.values import cast, parse_value
+from lengthwise.values import cast, parse_value, unlisted
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()))
@@ -66,3 +66,10 @@ def test_a_near_miss_is_near(name: str, near: str) -> None:
 @pytest.mark.parametrize("name", ["log-slopes", "si", "", "largest"])
 def test_a_distant_name_is_no_near_miss(name: str) -> None:
     assert near_miss(name, ["FIRE", "NoE", "Sinusoidal", "KerpleLog", "LongRoPE", "LogN", "ALiBi"]) == ""
+
+
+def test_a_suggestion_takes_the_place_of_a_long_list() -> None:
+    many = [f"encoding{n}" for n in range(20)]
+    assert unlisted("fier", ["fire", "rope"]) == "'fier'; did you mean 'fire'?; available: fire, rope"
+    assert unlisted("encodign7", many) == "'encodign7'; did you mean 'encoding7'?"
+    assert unlisted("other", many) == f"'other'; available: {', '.join(many)}"

@@ -69,9 +69,12 @@ def near_miss(name: str, known: Iterable[str]) -> str:
 
 
 def unlisted(name: object, known: Iterable[str]) -> str:
-    """Return `'fier'; did you mean 'fire'?; available: fire, rope`, the end of a message about an unknown name."""
-    known = list(known)
-    return f"{name!r}{near_miss(str(name), known)}; available: {', '.join(known)}"
+    """Return `'fier'; did you mean 'fire'?; available: fire, rope`, the end of a message about an unknown name.
+
+    A suggestion takes the place of a long list.
+    """
+    known, near = list(known), near_miss(str(name), known)
+    return f"{name!r}{near}" if near and len(known) > 12 else f"{name!r}{near}; available: {', '.join(known)}"
 
 
 def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:

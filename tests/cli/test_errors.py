@@ -114,6 +114,7 @@ USAGE = [
     ([*COMPARE, "--encodings", "NoPE"], "the encoding NoPE is given 2 times; give it once"),
     (["list", "positions", "pso"], "no position scheme 'pso'"),
     (["list", "positions", "shfit"], "did you mean 'Shift'?"),
+    (["list"], "name what to list: encodings, tasks, positions, probes, runs, studies"),
     (["list", "encodigns"], "no list of 'encodigns'; did you mean 'encodings'?"),
     (["list", "encodings", "rop"], "no encoding 'rop'; did you mean 'RoPE'?"),
     (["list", "runs", "x"], "list runs takes no names"),

@@ -24,7 +24,7 @@ LISTS = (*METHODS, "probes", "runs", "studies")
 
 
 def command(
-    what: str,
+    what: Annotated[str, Parameter(show_default=False)] = "",
     /,
     *names: str,
     study: str | None = None,
@@ -48,6 +48,8 @@ def command(
         available: List the studies that come with Lengthwise, instead of those in the results.
         json: Print JSON.
     """
+    if not what:
+        raise ConfigError(f"name what to list: {', '.join(LISTS)}")
     list_name = what.lower()
     if list_name not in LISTS and f"{list_name}s" in LISTS:
         list_name += "s"
