@@ -9,6 +9,11 @@ from lengthwise.encodings import ALiBi
 from lengthwise.encodings.alibi import slopes
 
 
+def test_slopes_of_ten_heads():
+    """antofuller/CROMA#12: for a number of heads that is no power of two, other slopes than those of ALiBi's code."""
+    assert slopes(10) == pytest.approx([2.0**-n for n in range(1, 9)] + [2.0**-0.5, 2.0**-1.5])
+
+
 @pytest.mark.parametrize("heads", [1, 6, 8, 12])
 def test_learned_slopes_start_at_the_published_ones_and_can_be_read(heads):
     fixed, learned = ALiBi(num_heads=heads), ALiBi(num_heads=heads, learned=True)

@@ -23,6 +23,7 @@ from lengthwise.reach.model import Reader
 from lengthwise.reach.plan import Plan
 from lengthwise.reach.results import ModelRecord, Results, Unit, read, write
 from lengthwise.reach.summary import effective, headline, position_losses, score
+from lengthwise.reach.tasks import TASKS
 from lengthwise.reach.text import read_text
 from tests.reach.models import folder, prose, remembering
 
@@ -49,6 +50,29 @@ def started(
 
 def without_times(results: Results) -> Results:
     return replace(results, units=tuple(replace(unit, seconds=0.0) for unit in results.units))
+
+
+@pytest.mark.parametrize("length", [320, 512])
+def test_every_prompt_has_its_length_and_one_first_token(tmp_path: Path, length: int) -> None:
+    """Where the tokenizer adds BOS to every text of which a prompt consists. The last token of an answer is only a target.
+
+    skylight-org/skylight-research#90 (three BOS in each prompt of RULER), EleutherAI/lm-evaluation-harness#3333 (two in rolling
+    log-likelihoods) and #2963 (prompts of 262,000 tokens had 4,800).
+    """
+    from tokenizers import Tokenizer, processors
+
+    made = folder(tmp_path)
+    tokenizer = Tokenizer.from_file(str(made / "tokenizer.json"))
+    bos = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
+    tokenizer.save(str(made / "tokenizer.json"))
+    model, seen = load_folder(str(made), "cpu", "float32"), []
+    model.model.get_input_embeddings().register_forward_hook(lambda _, args, out: seen.append(args[0]))
+    started(tmp_path, model, lengths=(length,), tasks=("text", *TASKS)).run(quiet)
+    assert len(seen) >= 2 * len(TASKS)
+    for ids in seen:
+        assert ids.shape == (1, length - 1)
+        assert (ids == bos).nonzero().tolist() == [[0, 0]]
 
 
 # ---- a known reach ------------------------------------------------------------------------------------------------
