@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
 
-from transformers import LlamaConfig
+from transformers import AutoConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lengthwise.encodings import YaRN
@@ -98,6 +98,8 @@ PARTIAL = {
 @pytest.mark.parametrize("kind", PARTIAL)
 def test_a_part_of_each_head_is_rotated_once(tmp_path: Path, kind: str) -> None:
     settings, fraction = PARTIAL[kind]
+    if kind == "minimax_m2" and "partial_rotary_factor" not in AutoConfig.for_model(kind, rotary_dim=8).rope_parameters:
+        pytest.skip("this version of transformers ignores rotary_dim itself")
     ((label, _),) = labels(tmp_path, {"model_type": kind, **SMALL, **settings})
     assert f"rotary_fraction={fraction}" in label
 
