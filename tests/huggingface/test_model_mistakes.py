@@ -107,7 +107,9 @@ def test_layers_without_rope(tmp_path):
 def test_temperatures_that_depend_on_the_position_and_sinks(tmp_path):
     small = {**SHAPE, "num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 2}
     if "beam" in CONFIG_MAPPING:  # in newer versions of transformers
-        beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6, "n_group": 1, "topk_group": 1})[1]
+        beam = judged(tmp_path, {"model_type": "beam", **small, "num_hidden_layers": 6, "n_group": 1, "topk_group": 1})[
+            1
+        ]
         assert [group.temperature for group in beam] == ["", "× (1 + (i + 1) / 2,048)^0.1 at position i"]
     llama4 = judged(tmp_path, {"model_type": "llama4_text", **small})[1]
     assert [group.temperature for group in llama4] == ["", "× (1 + 0.1 ln(1 + floor((i + 1) / 8,192))) at position i"]

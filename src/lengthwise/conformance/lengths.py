@@ -77,7 +77,11 @@ def _require_clear_error(case: EncodingCase, error: ValueError, limit: int | Non
         raise Failure(f"length {length}: the error must be one line that names {case.cls.__name__}, got {str(error)!r}")
 
 
-@question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6, and float64 is not computed in float32")
+@question(
+    9,
+    "precision",
+    "float32 and bfloat16 agree with float64 at positions up to 10^6, and float64 is not computed in float32",
+)
 def precision(case: EncodingCase, backend: str) -> str:
     exact = case.build()
     top = 1_000_000 if exact.max_length is None else exact.max_length - 1
