@@ -54,7 +54,6 @@ RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
     "torchrun",
-    "transformers_versions",
     "cache_folder",
     "child_processes",
     "machine_memory",
