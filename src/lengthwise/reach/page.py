@@ -101,17 +101,15 @@ def explanation(measurements: Sequence[Results]) -> list[str]:
         texts.append(
             f"{model.name}: {model.architecture}, {model.parameters:,} parameters, {model.encoding}, {claims}{original}. "
             f"{plan.examples} examples requested, {plan.targets} targets, seed {plan.seed}, {plan.dtype}. "
-            f"{_chat_text(results)}"
             f"{'; '.join(f'{name} {value}' for name, value in origin.items())}."
         )
+        if results.chat is not None:
+            before, after = (" ".join(text.split()) for text in (results.chat.before, results.chat.after))
+            texts.append(
+                f"{model.name}: retrieval prompts are in the model's chat template: {before} [text and question] {after} "
+                "[beginning of the answer]"
+            )
     return texts
-
-
-def _chat_text(results: Results) -> str:
-    if results.chat is None:
-        return ""
-    before, after = (" ".join(text.split()) for text in (results.chat.before, results.chat.after))
-    return f"Retrieval prompts are in the model's chat template: {before} [text and question] {after} [beginning of the answer]. "
 
 
 # ---- charts -------------------------------------------------------------------------------------------------------
