@@ -71,7 +71,7 @@ def missing_commands(root: Path) -> list[str]:
     wrong = [f"{page}: dev.py has no command {name!r}" for name, page in ours.items() if name not in dev.COMMANDS]
     command = [sys.executable, "-m", "lengthwise", "--help"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    verbs = re.findall(r"^│ ([a-z-]+) ", text, flags=re.M)
+    verbs = re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.M)
     theirs = named_commands(root, "lengthwise")
     return wrong + [f"{page}: lengthwise has no command {name!r}" for name, page in theirs.items() if name not in verbs]
 

@@ -38,7 +38,7 @@ def test_the_readme_is_short():
 def test_every_verb_is_documented_and_has_an_example(capsys):
     commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert main(["--help"]) == 0
-    verbs = re.findall(r"^│ ([a-z-]+) ", capsys.readouterr().out, flags=re.M)
+    verbs = re.findall(r"^│ ([a-z][a-z-]*) ", capsys.readouterr().out, flags=re.M)
     assert len(verbs) >= 7
     for verb in verbs:
         assert f"lengthwise {verb}" in commands, verb
