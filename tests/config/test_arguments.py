@@ -6,8 +6,10 @@ from types import UnionType
 from typing import get_origin
 
 import pytest
+import torch
 
 from lengthwise.config import ConfigError, annotation, settings_of
+from lengthwise.config.class_settings import from_context
 from lengthwise.encodings import ENCODINGS, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Consecutive, Coupled, PositionScheme, Randomized
 from lengthwise.tasks import TASKS, Copy, Reverse, Text
@@ -82,6 +84,15 @@ def test_an_incomplete_class_names_what_it_lacks():
 def test_copies_need_no_arguments(instance):
     for other in (copy.copy(instance), copy.deepcopy(instance), pickle.loads(pickle.dumps(instance))):
         assert vars(other).keys() == vars(instance).keys()
+
+
+@pytest.mark.parametrize("make", [*ENCODINGS], ids=lambda make: make.__name__)
+def test_copies_of_encodings_are_equal(make):
+    encoding = make(**from_context(make, make.nominal_sizes({})))
+    for other in (copy.copy(encoding), copy.deepcopy(encoding), pickle.loads(pickle.dumps(encoding))):
+        assert repr(other) == repr(encoding)
+        assert other.init_arguments == encoding.init_arguments
+        assert all(map(torch.equal, other.state_dict().values(), encoding.state_dict().values()))
 
 
 @pytest.mark.parametrize("task", [*TASKS], ids=lambda task: task.__name__)
