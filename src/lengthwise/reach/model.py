@@ -88,7 +88,7 @@ class Reader:
     def losses(self, tokens: Sequence[int], rows: Sequence[int]) -> Tensor:
         """Return the cross-entropy of the tokens after some rows, float64 [rows], in nats. Row 0 predicts the second token."""
         ids = torch.tensor([tokens], device=self.model.device)
-        rows_at_once = max(1, self.max_rows // 8)  # float64 needs twice the memory, and float32 is biased by up to 2e-5
+        rows_at_once = max(1, self.max_rows // 8)  # float64 needs twice the memory, and float32 is biased by up to 1e-5
         parts = [
             F.cross_entropy(part.double(), targets, reduction="none").cpu()
             for at, logits in self._logits(ids[:, :-1], rows)
