@@ -2,12 +2,12 @@
 
 Question: trained on short sequences, which position encodings still predict text at 2, 4 and 8 times that length, and still
 copy sequences that are slightly longer or twice as long?
-Expectation (written before this version was run, from single runs of its settings): on text, FIRE's cross-entropy does not
+Expectation (from a version that trained for longer, and single runs of these settings): on text, FIRE's cross-entropy does not
 rise and is the lowest at 8 times the training length. ALiBi's and KERPLE's do not rise either, but start slightly higher.
 NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second best at the training length, loses 0.5 to 1 nats
 per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE
 still copy some sequences of 16 symbols, ALiBi few, and the others none from 10 to 12 symbols on.
-Cost: about five minutes on two idle CPU cores.
+Cost: three to six minutes on two idle CPU cores, depending on the processor.
 Command: lengthwise run quickstart
 
 Models this small, trained this briefly, show which encodings fail, but not by how much. Every encoding has its default settings.
@@ -24,7 +24,7 @@ study = Study(
         "little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some sequences of twice "
         "the length, ALiBi few, the others none."
     ),
-    cost="about 5 minutes on 2 idle CPU cores",
+    cost="3 to 6 minutes on 2 idle CPU cores",
     command="lengthwise run quickstart",
     runs=grid(
         encodings=["nope", "sinusoidal", "rope", "alibi", "t5", "kerple-log", "fire"],
