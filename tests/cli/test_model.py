@@ -102,11 +102,13 @@ def test_weights(here, tmp_path):
     assert here("model", folder).code == 0
     ran = here("model", folder, "--weights")
     assert ran.code == 1 and "problem (weights): model.layers.0" in ran.out
-    save_file(
-        {"model.norm.weight": torch.ones(256), "lm_head.weight": torch.ones(64, 256)}, folder / "model.safetensors"
-    )
-    ran = here("model", folder, "--weights")
+    model_of("llama", num_hidden_layers=1).save_pretrained(tmp_path / "tiny")
+    settings = json.loads((tmp_path / "tiny" / "config.json").read_text())
+    ran = here("model", written(tmp_path / "tiny", {**settings, "dtype": "bfloat16"}), "--weights")
     assert ran.code == 0 and "note (weights): the weights are float32, and config.json says bfloat16" in ran.out
+    assert "the shapes of 2 projections of q and k" in ran.out
+    assert json.loads(here("model", tmp_path / "tiny", "--weights", "--json").out)["weights"]["projections"] == 2
+    assert json.loads(here("model", tmp_path / "tiny", "--json").out)["weights"] is None
 
 
 def test_folders_without_a_model(here, tmp_path):

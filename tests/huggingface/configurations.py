@@ -63,6 +63,17 @@ MPT = {
     "auto_map": {"AutoConfig": "configuration_mpt.MPTConfig", "AutoModelForCausalLM": "modeling_mpt.MPTForCausalLM"},
 }  # fmt: skip
 
+
+def changed(settings: Settings, **changes: Any) -> Settings:
+    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters` are merged."""
+    result = copy.deepcopy(settings)
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(result.get(key), dict):
+            value = {k: v for k, v in (result[key] | value).items() if v is not ...}
+        result[key] = value
+    return {key: value for key, value in result.items() if value is not ...}
+
+
 SOUND: dict[str, Settings] = {
     "Llama 2": {
         **LLAMA, "max_position_embeddings": 4096, "rope_scaling": None, "torch_dtype": "float16",
@@ -115,22 +126,39 @@ SOUND: dict[str, Settings] = {
         "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 1024,
         "n_ctx": 1024, "vocab_size": 64,
     },
+    "Phi-4 mini": changed(PHI_3, num_key_value_heads=2, partial_rotary_factor=0.5, full_attn_mod=1, interpolate_factor=1,
+                          rope_scaling={"short_factor": [1.0] * 16, "long_factor": [1.0 + p for p in range(16)]}),
+    "Qwen 2.5 with a window that is switched off": changed(QWEN_YARN, rope_scaling=..., sliding_window=4096),
+    "Gemma 2": {
+        **GEMMA_3, "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "attn_logit_softcapping": 50.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "max_position_embeddings": 8192,
+        "layer_types": ["sliding_attention", "full_attention"] * 3, "sliding_window_size": 1024,
+    },
+    "OLMo 3": {
+        "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", **SHAPE, "max_position_embeddings": 65536,
+        "rope_theta": 500000, "sliding_window": 4096, "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "rope_scaling": {"attention_factor": 1.2079441541679836, "beta_fast": 32, "beta_slow": 1, "factor": 8.0,
+                         "original_max_position_embeddings": 8192, "rope_type": "yarn"},
+        "torch_dtype": "bfloat16", "transformers_version": "4.57.0", "eos_token_id": 1, "pad_token_id": 0,
+    },
+    "Llama 4": {
+        "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "torch_dtype": "bfloat16",
+        "text_config": {
+            "model_type": "llama4_text", **SHAPE, "head_dim": 64, "num_key_value_heads": 2, "intermediate_size_mlp": 64,
+            "num_local_experts": 2, "num_experts_per_tok": 1, "max_position_embeddings": 10485760, "rope_theta": 500000.0,
+            "attention_chunk_size": 8192, "no_rope_layers": [], "attn_temperature_tuning": True,
+            "rope_scaling": {"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
+                             "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+        },
+        "vision_config": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 64},
+        "transformers_version": "4.51.0.dev0",
+    },
     "Falcon 7B": {
         "architectures": ["FalconForCausalLM"], "model_type": "falcon", "hidden_size": 256, "num_attention_heads": 4,
         "num_hidden_layers": 2, "multi_query": True, "parallel_attn": True, "alibi": False, "vocab_size": 64,
         "transformers_version": "4.27.4", "torch_dtype": "bfloat16",
     },
 }  # fmt: skip
-
-
-def changed(settings: Settings, **changes: Any) -> Settings:
-    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters` are merged."""
-    result = copy.deepcopy(settings)
-    for key, value in changes.items():
-        if isinstance(value, dict) and isinstance(result.get(key), dict):
-            value = {k: v for k, v in (result[key] | value).items() if v is not ...}
-        result[key] = value
-    return {key: value for key, value in result.items() if value is not ...}
 
 
 PLANTED: dict[str, tuple[Settings, str]] = {
@@ -179,10 +207,64 @@ PLANTED: dict[str, tuple[Settings, str]] = {
     ),
     "sliding layers without a window": (changed(GEMMA_3, sliding_window=None), "window-without-size"),
     "other slopes": (changed(MPT, attn_config={"alibi_bias_max": 16}), "ignored-slopes"),
+    "other kinds of layers": (
+        changed(GEMMA_3, rope_parameters={"sliding_attention": ..., "full_attention": ..., "rope_type": "linear", "factor": 8.0,
+                                          "rope_theta": 1e6}),
+        "ignored-keys",
+    ),
+    "an unknown rope type that is only read for kinds of layers": (
+        changed(GEMMA_3, rope_parameters=None, rope_scaling={"type": "lineer", "factor": 8.0}), "ignored-keys",
+    ),
+    "misspelt rope_type": (changed(QWEN_YARN, rope_scaling={"type": ..., "rope_typ": "yarn"}), "ignored-keys"),
+    "misspelt theta": (changed(LLAMA_3_1, rope_theta=..., rope_thta=500000.0), "ignored-keys"),
+    "misspelt scaling": (changed(LLAMA_3_1, rope_scaling=..., rope_scalling=LLAMA3_SCALING), "ignored-keys"),
+    "misspelt length": (changed(MISTRAL, max_position_embeddings=..., max_positions_embeddings=32768), "ignored-keys"),
+    "misspelt fraction": (changed(SOUND["GPT-NeoX"], rotary_pct=..., rotary_pc=0.25), "ignored-keys"),
+    "misspelt slopes": (changed(MPT, attn_config={"alibi_bias_max": ..., "alibi_bias_maxx": 8}), "ignored-keys"),
+    "settings of Llama 3 for YaRN": (
+        changed(LLAMA_3_1, rope_scaling={"rope_type": "yarn", "factor": 16.0}), "ignored-keys",
+    ),
+    "a window without use_sliding_window": (
+        changed(QWEN_YARN, rope_scaling=..., sliding_window=2048, use_sliding_window=...), "ignored-window",
+    ),
+    "a window for no layers": (
+        changed(QWEN_YARN, rope_scaling=..., sliding_window=2048, use_sliding_window=True, max_window_layers=28), "ignored-window",
+    ),
+    "a window in a class that has none": (changed(LLAMA_3_1, sliding_window=4096), "ignored-window"),
+    "a soft cap in a class that has none": (changed(GEMMA_3, attn_logit_softcapping=50.0), "ignored-soft-cap"),
+    "an attention factor of 4": (changed(QWEN_YARN, rope_scaling={"attention_factor": 4.0}), "missing-attention-factor"),
+    "an attention factor of 32": (changed(PHI_3, rope_scaling={"attention_factor": 32.0}), "missing-attention-factor"),
+    "the length after scaling before it": (changed(PHI_3, original_max_position_embeddings=131072), "scaling-without-effect"),
+    "long and short factors swapped": (
+        changed(PHI_3, rope_scaling={"short_factor": PHI_3["rope_scaling"]["long_factor"],
+                                     "long_factor": PHI_3["rope_scaling"]["short_factor"]}),
+        "scaling-without-effect",
+    ),
+    "a part of the dimensions with a scaling, in a class that rotates all": (
+        changed(LLAMA_3_1, partial_rotary_factor=0.5), "failing-layers",
+    ),
+    "the same in a Qwen": (changed(QWEN_YARN, partial_rotary_factor=0.5), "failing-layers"),
     "a part of the dimensions, in a class that rotates all": (
         changed(LLAMA_3_1, rope_scaling=..., partial_rotary_factor=0.5), "different-angles",
     ),
 }  # fmt: skip
+
+
+NOTED: dict[str, tuple[Settings, str]] = {
+    "a raised length": (
+        {**LLAMA, "max_position_embeddings": 131072, "rope_theta": 10000.0, "torch_dtype": "float16"}, "length-beyond-wavelengths",
+    ),
+    "a factor of 1": (changed(LLAMA_3_1, rope_scaling={"factor": 1.0}), "scaling-without-effect"),
+    "a setting of another class": (changed(LLAMA_3_1, rotary_pct=0.5), "unread-settings"),
+    "an attention factor near the formula's": (
+        changed(QWEN_YARN, max_position_embeddings=131072, rope_scaling={"attention_factor": 1.0}), "missing-attention-factor",
+    ),
+    "norms after the rotation": (
+        {"architectures": ["HunYuanDenseV1ForCausalLM"], "model_type": "hunyuan_v1_dense", **SHAPE, "head_dim": 64,
+         "max_position_embeddings": 32768, "rope_theta": 500000.0, "torch_dtype": "bfloat16"}, "unknown-rotation",
+    ),
+}  # fmt: skip
+"""Settings that need not be a mistake."""
 
 
 def written(folder: Path, settings: Settings) -> Path:

@@ -10,12 +10,14 @@ import torch
 from transformers import CONFIG_MAPPING
 
 from lengthwise.config import ConfigError
-from lengthwise.huggingface import angles, biases, description, folder, mistakes, stored_buffers
+from lengthwise.huggingface import angles, biases, cases, description, folder, mistakes, stored_buffers
 from tests.huggingface.configurations import (
     DYNAMIC,
     GEMMA_3,
     LLAMA_3_1,
+    MISTRAL,
     MPT,
+    NOTED,
     PHI_3,
     PLANTED,
     QWEN_YARN,
@@ -30,7 +32,7 @@ def judged(path, settings):
     read = folder.read_folder(written(path, settings))
     groups = description.layer_groups(read)
     comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
-    return read, groups, comparisons, mistakes.findings(mistakes.Case(read, groups, comparisons))
+    return read, groups, comparisons, mistakes.findings(cases.Case(read, groups, comparisons))
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +58,18 @@ def test_planted_mistakes_are_found(tmp_path, name):
     assert all("\n" not in finding.text for finding in found)
 
 
+@pytest.mark.parametrize("name", NOTED)
+def test_settings_that_need_not_be_a_mistake_are_noted(tmp_path, name):
+    settings, check = NOTED[name]
+    _, _, _, found = judged(tmp_path, settings)
+    assert [(finding.check, finding.is_problem) for finding in found] == [(check, False)]
+
+
 def test_there_are_at_least_ten_of_each_and_every_check_has_one():
     assert len(SOUND) >= 10 and len(PLANTED) >= 10
     checks = {check.__name__.replace("_", "-") for check in mistakes.CHECKS}
-    assert {check for _, check in PLANTED.values()} | {"rounded-frequencies"} == checks
+    listed = {check for _, check in (*PLANTED.values(), *NOTED.values())}
+    assert listed | {"rounded-frequencies", "tokenizer-length"} == checks
 
 
 def test_layers_of_gemma_3(tmp_path):
@@ -177,6 +187,47 @@ def test_frequencies_that_a_dtype_rounds(tmp_path, monkeypatch, dtype):
     assert judged(tmp_path, changed(settings, torch_dtype="float32"))[-1] == []
 
 
+def test_a_tokenizer_for_shorter_texts(tmp_path):
+    file = tmp_path / "tokenizer_config.json"
+    for longest, checks in ((128, ["tokenizer-length"]), (131072, []), (int(1e30), []), (None, [])):
+        file.write_text(json.dumps({"model_max_length": longest}))
+        assert [(f.check, f.is_problem) for f in judged(tmp_path, LLAMA_3_1)[-1]] == [
+            (check, False) for check in checks
+        ]
+
+
+def test_the_dtype_of_a_nested_file_stands_outside(tmp_path):
+    text = changed(GEMMA_3, dtype=...)
+    whole = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "torch_dtype": "bfloat16"}
+    vision = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
+              "patch_size": 4}  # fmt: skip
+    read = folder.read_folder(written(tmp_path, {**whole, "vision_config": vision, "text_config": text}))
+    assert read.dtype == torch.bfloat16
+
+
+def test_thetas_of_layers_and_heads_of_different_sizes(tmp_path):
+    granite = {"model_type": "granite_swa", **SHAPE, "num_key_value_heads": 2, "max_position_embeddings": 4096, "eos_token_id": 1,
+               "bos_token_id": 1, "pad_token_id": 0}  # fmt: skip
+    _, groups, comparisons, found = judged(tmp_path, {**granite, "layer_rope_theta": [0, 1e4, 1e4, 1e7]})
+    labels = {layer: group.encoding.label for group in groups for layer in group.layers}
+    assert [labels[n] for n in range(4)] == ["NoPE", *["RoPE(layout=half)"] * 2, "RoPE(base=10000000.0, layout=half)"]
+    assert all(c.agrees for c in comparisons) and not [f for f in found if f.is_problem]
+    gemma_4 = {
+        "model_type": "gemma4_text", **SHAPE, "num_key_value_heads": 2, "head_dim": 32, "global_head_dim": 64,
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "num_kv_shared_layers": 0, "sliding_window": 512,
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "max_position_embeddings": 8192, "eos_token_id": 1,
+        "bos_token_id": 1, "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+        },
+    }  # fmt: skip
+    _, groups, comparisons, found = judged(tmp_path, gemma_4)
+    assert [(group.head_dim, group.window, group.encoding.cls.__name__) for group in groups] == [
+        (32, 512, "RoPE"), (64, None, "PRoPE"),
+    ]  # fmt: skip
+    assert len(comparisons) == 2 and all(c.agrees for c in comparisons) and found == []
+
+
 # ---- weights ----------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +267,68 @@ def test_stored_slopes_tables_and_projections(tmp_path):
     assert other.startswith(f"{k} has 256 rows, but the settings mean 128")
 
 
+def tiny_weights(path):
+    from tests.huggingface.models import model_of
+
+    model_of("llama").save_pretrained(path, max_shard_size="20KB")
+    index = json.loads((path / "model.safetensors.index.json").read_text())
+    read = folder.read_folder(path)
+    return read, description.layer_groups(read), index["weight_map"]
+
+
+def test_complete_weights_and_what_was_compared(tmp_path):
+    read, groups, shards = tiny_weights(tmp_path)
+    found = stored_buffers.check_weights(read, groups)
+    assert found.findings == []
+    assert found.numbers() == {
+        "files": len(set(shards.values())), "tensors": len(shards), "parameters": len(shards), "projections": 6, "frequencies": 0,
+        "slopes": 0, "tables": 0,
+    }  # fmt: skip
+    assert found.in_words().startswith(f"Weights: {len(shards)} tensors in ")
+
+
+def test_missing_shards_and_tensors(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    read, groups, shards = tiny_weights(tmp_path)
+    name = "model.layers.1.self_attn.q_proj.weight"
+    shard = tmp_path / shards[name]
+    tensors = load_file(shard)
+    save_file({key: tensor for key, tensor in tensors.items() if key != name} or {"none": torch.zeros(1)}, shard)
+    (problem,) = stored_buffers.check_weights(read, groups).findings
+    assert problem.is_problem and f"{shard.name} does not contain {name}" in problem.text
+    shard.unlink()
+    (problem,) = stored_buffers.check_weights(read, groups).findings
+    assert problem.is_problem and f"{shard.name} is missing, with " in problem.text
+    (tmp_path / "model.safetensors.index.json").unlink()
+    (problem,) = stored_buffers.check_weights(read, groups).findings
+    assert "of the model's parameters are not stored, and would be random" in problem.text or name in problem.text
+
+
+def test_other_numbers_of_layers(tmp_path):
+    tiny_weights(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    for layers, message in ((2, "the weights have 3 layers, and config.json says 2"), (4, "are not stored")):
+        (tmp_path / "config.json").write_text(json.dumps({**settings, "num_hidden_layers": layers}))
+        read = folder.read_folder(tmp_path)
+        (problem,) = stored_buffers.check_weights(read, description.layer_groups(read)).findings
+        assert message in problem.text
+
+
+def test_names_of_packed_and_joined_weights_are_not_missing(tmp_path):
+    """Experts are stored one by one, and transformers joins them."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from tests.huggingface.models import COMMON
+
+    config = AutoConfig.for_model("qwen3_moe", **COMMON, num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    read = folder.read_folder(tmp_path)
+    found = stored_buffers.check_weights(read, description.layer_groups(read))
+    assert (found.findings, found.parameters) == ([], 0)
+    assert "no parameters by name" in found.in_words()
+
+
 # ---- bad input --------------------------------------------------------------------------------------------------
 
 BAD = {
@@ -251,7 +364,9 @@ BAD = {
     "layers without an entry": (changed(SOUND["SmolLM3"], no_rope_layers=[1, 0]), "one entry for each of the 4 layers, got 2"),
     "other files": (changed(LLAMA_3_1, configuration_files=["config.5.0.0.json"]), "names other files with settings"),
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
-    "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "does not know the position encoding of a falcon"),
+    "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "a falcon computes ALiBi in its own way"),
+    "text_config that is no object": ({"model_type": "llama", "text_config": 0}, "text_config must be an object, got 0"),
+    "a length as text": (changed(MISTRAL, max_position_embeddings="32768"), "correct config.json, or download it again"),
 }  # fmt: skip
 
 

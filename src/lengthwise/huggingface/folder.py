@@ -119,11 +119,10 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
             "rename that one to config.json"
         )
-    for key, part in whole.items():
-        if key.endswith("_config") and part is not None and not isinstance(part, Mapping):
-            raise ConfigError(
-                f"{path / 'config.json'}: {key} must be an object, got {part!r:.40}; correct or remove it"
-            )
+    if not isinstance(part := whole.get("text_config"), Mapping | None):
+        raise ConfigError(
+            f"{path / 'config.json'}: text_config must be an object, got {str(part)[:40]}; correct or remove it"
+        )
     require_numbers_stored(path / "config.json", whole, {})
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     _require_heads(path, whole)

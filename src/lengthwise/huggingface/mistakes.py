@@ -15,15 +15,18 @@ from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompare
 from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, normal
 from lengthwise.huggingface.description import ignores_bias_max, usual_scale
 from lengthwise.huggingface.observation import attention_layers
+from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.huggingface.without_effect import (
     failing_layers,
     ignored_keys,
     ignored_soft_cap,
     ignored_window,
     length_beyond_wavelengths,
+    misspelt,
     misspelt_rope_type,
     tokenizer_length,
     unknown_rotation,
+    unread_settings,
 )
 
 DEFAULT_THETA = 10_000.0
@@ -73,6 +76,24 @@ def factor_and_lengths(case: Case) -> Texts:
                 yield f"{text}; the length before scaling seems to have been left there", False
             else:
                 yield f"{text}; transformers computes with {factor:g}; correct the one that is wrong"
+
+
+def scaling_without_effect(case: Case) -> Texts:
+    """The settings of a scaling are there, and change nothing or the wrong side.
+
+    Without a factor, YaRN and LongRoPE divide the length after scaling by the one before it, which gives 1 if both are the same.
+    LongRoPE's factors for short texts divide frequencies less than those for long texts.
+    """
+    for name, entry in case.folder.used_entries():
+        kind, where = entry.get("rope_type"), f"{name}: " if name else ""
+        factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
+        if kind in ("yarn", "longrope") and factor is None and original is not None and original == case.folder.length:
+            yield f"{where}{kind} scales nothing, because the lengths before and after scaling are both {original:,}; correct one"
+        elif factor == 1 and kind != "longrope":
+            yield f"{where}{kind} with factor 1 scales nothing", False
+        short, long = entry.get("short_factor"), entry.get("long_factor")
+        if kind == "longrope" and short and long and sum(short) > sum(long):
+            yield f"{where}short_factor is more than long_factor in the mean; they seem to be swapped"
 
 
 def contradicting_keys(case: Case) -> Texts:
@@ -125,6 +146,8 @@ def missing_theta(case: Case) -> Texts:
     if not case.rotates:
         return
     settings, config = case.folder.settings, case.folder.config
+    if "rope_theta" in misspelt(case).values():
+        return
     thetas = [entry.get("rope_theta") for _, entry in case.folder.used_entries()]
     written = [
         (k, v) for _, e in [("", settings), *case.folder.rope_entries()] for k, v in e.items() if _is_theta(k, v)
@@ -208,9 +231,10 @@ def missing_attention_factor(case: Case) -> Texts:
             continue
         if entry.get("long_mscale") is not None and given is None and case.folder.config.model_type != "phimoe":
             yield f"{where}long_mscale is read for Phi-MoE only; write it as attention_factor"
-        original = entry.get("original_max_position_embeddings")
-        if kind == "longrope" and given is not None and is_number(factor) and is_number(original) and original > 1:
-            yield from _unusual_factor(where, given, math.sqrt(1 + math.log(max(factor, 1)) / math.log(original)))
+        length, original = case.folder.length, train_length_of(case.folder.config)
+        if kind == "longrope" and given is not None and length is not None and original > 1:
+            ratio = float(factor) if is_number(factor) else length / original
+            yield from _unusual_factor(where, given, math.sqrt(1 + math.log(max(ratio, 1)) / math.log(original)))
         if kind != "yarn" or not is_number(factor) or factor <= 1:
             continue
         usual = 0.1 * math.log(factor) + 1
@@ -327,11 +351,13 @@ def rounded_frequencies(case: Case) -> Texts:
 
 CHECKS: tuple[Callable[[Case], Texts], ...] = (
     factor_and_lengths,
+    scaling_without_effect,
     contradicting_keys,
     missing_theta,
     missing_rope_type,
     missing_original_length,
     ignored_keys,
+    unread_settings,
     ignored_window,
     ignored_soft_cap,
     missing_attention_factor,
