@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from lengthwise.new_folder import new_folder, require_new
 from lengthwise.values import ConfigError
@@ -53,11 +55,16 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
 def test_a_folder_has_the_permissions_that_the_umask_leaves(umask: int, mode: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
-        with new_folder(tmp_path / "out"):
-            pass
+        with new_folder(tmp_path / "out") as draft:
+            (draft / "a").mkdir()
+            save_file({"x": torch.ones(1)}, draft / "a" / "b")  # which gives access to the owner alone
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("out", "out/a", "out/a/b")] == [
+        mode,
+        mode,
+        mode & 0o666,
+    ]
 
 
 def test_a_name_with_bytes_that_are_not_text_is_refused(tmp_path: Path) -> None:

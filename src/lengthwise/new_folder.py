@@ -46,12 +46,20 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     draft, lock = _locked_draft(path)
     try:
         yield draft
+        share_files(draft)
         os.rename(draft, path)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     finally:
         os.close(lock)
+
+
+def share_files(folder: Path) -> None:
+    """Give the files of a new folder the folder's permissions to read and write. Those of safetensors are the owner's alone."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(folder.stat().st_mode & 0o666)
 
 
 def _locked_draft(path: Path) -> tuple[Path, int]:

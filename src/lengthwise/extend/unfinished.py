@@ -31,6 +31,7 @@ from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.results import Results
 from lengthwise.reach.results import write as write_results
 from lengthwise.reach.text import Text
+from lengthwise.new_folder import share_files
 from lengthwise.values import shown
 
 PLAN = "plan.json"
@@ -217,6 +218,7 @@ class Extension:
 
     def _finish(self, folder: Path) -> None:
         """Give the complete folder its name, and delete the rest; the plan last, because it says whose folder this is."""
+        share_files(folder / "out")
         os.rename(folder / "out", self.out)
         for child in sorted(folder.iterdir(), key=lambda child: child.name == PLAN):
             shutil.rmtree(child) if child.is_dir() else child.unlink()
