@@ -377,6 +377,7 @@ def test_a_convolution_that_a_sliding_cache_would_cut_is_refused():
         "hidden_size": 32,
         "num_hidden_layers": 1,
         "num_attention_heads": 4,
+        "num_key_value_heads": 2,
         "intermediate_size": 32,
         "vocab_size": 31,
     }

@@ -15,6 +15,7 @@ from lengthwise.config.layers import (
     is_temperature,
     layer_settings_of,
     named,
+    repeated_layers,
     require_closed_parentheses,
     require_combination,
     split_at_commas,
@@ -372,20 +373,9 @@ class Registry:
         if self.kind == "encoding":
             require_closed_parentheses(text)
         parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
-        matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
-        if len(parts) > 1 or matches[0]:
-            if not all(part.strip() for part in parts):
-                raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
-            counts = [int(m[2][:9]) if m else 1 for m in matches]
-            if sum(counts) > 1000 or not all(counts):
-                raise ConfigError(
-                    f"{text!r:.100}: a pattern must have at most 1,000 layers, and each encoding at least 1"
-                )
-            layers = [m[1] if m else p for p, m in zip(parts, matches, strict=True)]
+        if layers := repeated_layers(text, parts):
             choices = {layer: self.parse_layer(layer) for layer in dict.fromkeys(layers)}
-            return alternate(
-                *(choices[layer] for layer, count in zip(layers, counts, strict=True) for _ in range(count))
-            )
+            return alternate(*(choices[layer] for layer in layers))
         return self.parse_layer(text)
 
     def parse_layer(self, text: str) -> Choice:

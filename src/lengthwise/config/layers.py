@@ -128,6 +128,24 @@ def split_layers(text: str) -> list[str]:
     return _split_outside_brackets(text, r"\+(?![\d.])")
 
 
+def repeated_layers(text: str, parts: list[str]) -> list[str]:
+    """Return the text of each layer of a pattern, of which `parts` are the parts; nothing if it is no pattern.
+
+    >>> repeated_layers("rope*3+nope", ["rope*3", "nope"])
+    ['rope', 'rope', 'rope', 'nope']
+    """
+    matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
+    if len(parts) == 1 and not matches[0]:
+        return []
+    if not all(part.strip() for part in parts):
+        raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
+    counts = [int(m[2][:9]) if m else 1 for m in matches]
+    if sum(counts) > 1000 or not all(counts):
+        raise ConfigError(f"{text!r:.100}: a pattern must have at most 1,000 layers, and each encoding at least 1")
+    layers = [m[1] if m else part for part, m in zip(parts, matches, strict=True)]
+    return [layer for layer, count in zip(layers, counts, strict=True) for _ in range(count)]
+
+
 def split_at_commas(text: str) -> list[str]:
     """Split at commas, except inside brackets and parentheses.
 
