@@ -25,13 +25,13 @@ from lengthwise.extend.memory import peak, reset_peak
 from lengthwise.extend.plan import Plan
 from lengthwise.extend.report import Built, Extended, Report, extended, write
 from lengthwise.extend.tune import Show, Windows, tune
+from lengthwise.new_folder import share_files
 from lengthwise.reach.loading import encoder, load_folder
 from lengthwise.reach.measure import Measurement, stored_results
 from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.results import Results
 from lengthwise.reach.results import write as write_results
 from lengthwise.reach.text import Text
-from lengthwise.new_folder import share_files
 from lengthwise.values import shown
 
 PLAN = "plan.json"
