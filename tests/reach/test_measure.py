@@ -67,8 +67,9 @@ def test_every_prompt_has_its_length_and_one_first_token(tmp_path: Path, length:
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
     tokenizer.save(str(made / "tokenizer.json"))
     model, seen = load_folder(str(made), "cpu", "float32"), []
+    measurement = started(tmp_path, model, lengths=(length,), tasks=("text", *TASKS))
     model.model.get_input_embeddings().register_forward_hook(lambda _, args, out: seen.append(args[0]))
-    started(tmp_path, model, lengths=(length,), tasks=("text", *TASKS)).run(quiet)
+    measurement.run(quiet)
     assert len(seen) >= 2 * len(TASKS)
     for ids in seen:
         assert ids.shape == (1, length - 1)
