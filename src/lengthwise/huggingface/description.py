@@ -16,7 +16,7 @@ from lengthwise.encodings import Learned, NoPE, RotaryEncoding, Sinusoidal
 from lengthwise.huggingface.folder import Data, ModelFolder
 from lengthwise.huggingface.observation import ObservedLayer, attention_layers, rotary_embeddings
 from lengthwise.huggingface.own_attention import alibi_of
-from lengthwise.huggingface.own_encoding import Settings, UnknownRotation, head_dim_of, require_rope, train_length_of
+from lengthwise.huggingface.own_encoding import Settings, UnknownRotation, head_dim_of, train_length_of
 from lengthwise.models.conversion import known_keys
 
 FAR = (1 << 21) - 1  # a position beyond all windows
@@ -84,10 +84,9 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     with_attention = with_attention or list(range(folder.layers))
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
         return dict.fromkeys(with_attention, _Described(alibi, head_dim_of(config)))
-    rotates = any(True for _ in rotary_embeddings(folder.model)) and hasattr(config, "rope_parameters")
+    rotates = any(True for _ in rotary_embeddings(folder.model)) and getattr(config, "rope_parameters", None)
     if rotates and not has_alibi:
         try:
-            require_rope(config)
             settings = Settings(_with_known_keys(config))
             return {layer: _rotation(settings, layer, observed.get(layer)) for layer in with_attention}
         except ConfigError as error:

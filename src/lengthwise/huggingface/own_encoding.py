@@ -29,7 +29,10 @@ def own_encoding(model: Any) -> Choice:
     config = model.config.get_text_config()
     if (alibi := alibi_of(config)) is not None:
         return alibi
-    require_rope(config)
+    if not getattr(config, "rope_parameters", None):
+        raise ConfigError(
+            f"the configuration of a {config.model_type} has neither rope_parameters nor ALiBi; name an encoding"
+        )
     observation = observe(model)
     if observation.reason or not (layers := observation.layers):
         reason = observation.reason or "its layers do not call transformers' attention interface"
@@ -66,13 +69,6 @@ class OwnEncoding:
 
     choice: Choice
     first_dim: int = 0
-
-
-def require_rope(config: Any) -> None:
-    if not getattr(config, "rope_parameters", None):
-        raise ConfigError(
-            f"the configuration of a {config.model_type} has neither rope_parameters nor ALiBi; name an encoding"
-        )
 
 
 class Settings:
