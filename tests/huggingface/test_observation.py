@@ -15,8 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from lengthwise.huggingface import use
+from lengthwise.huggingface.no_rotation import NoRotation
 from lengthwise.huggingface.observation import observe
-from lengthwise.huggingface.own_encoding import own_encoding
+from lengthwise.huggingface.own_encoding import layout_of, own_encoding
 from tests.huggingface.models import COMMON, FAMILIES, model_of, tokens
 
 EXPERTS = {
@@ -69,6 +70,24 @@ def test_thetas_of_layers(thetas: list[float]) -> None:
     model = small("granite_swa", layer_rope_theta=thetas)
     own = "NoPE" if not thetas[0] else "RoPE(base=10000000.0, layout=half)"
     assert encodings(model) == [own, *["RoPE(layout=half)"] * 3]
+
+
+def test_all_rotary_embeddings_of_a_model_are_switched_off() -> None:
+    model = small("granite_swa", layer_rope_theta=[0.0, 1e4, 1e4, 1e7])
+    before = {module for module in model.modules() if "RotaryEmbedding" in type(module).__name__}
+    use(model, "nope")
+    assert len(before) == 3
+    assert before == {module.original for module in model.modules() if isinstance(module, NoRotation)}
+
+
+@pytest.mark.parametrize("encoding", [None, "fire", "fox"])
+@pytest.mark.parametrize("kind", ["cohere", "llama"])
+def test_a_model_with_an_encoding_of_ours_is_observed_as_without_it(kind: str, encoding: str | None) -> None:
+    model = small(kind)
+    own = own_encoding(model)
+    use(model, encoding)(tokens()).logits.sum().backward()
+    assert own_encoding(model) == own
+    assert layout_of(model) == ("interleaved" if kind == "cohere" else "half")
 
 
 def test_which_layers_of_smollm3_and_llama_4_rotate() -> None:

@@ -60,11 +60,10 @@ class NoRotation(nn.Module):
     def __init__(self, original: nn.Module):
         super().__init__()
         self.original = original
-        self.config = getattr(original, "config", None)  # Granite SWA reads the base there
         self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types`."""
+        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types` and Granite SWA's `config`."""
         try:
             return super().__getattr__(name)
         except AttributeError:

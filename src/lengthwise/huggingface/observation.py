@@ -21,6 +21,8 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from lengthwise.huggingface.no_rotation import NoRotation
+
 NAME = "lengthwise_observation"  # of the attention function and the mask function
 TOKENS = 8
 FURTHEST = 1024  # positions, whose angles float32 computes to about 1e-4
@@ -210,9 +212,18 @@ def _without_weights(decoder: nn.Module) -> Any:
     for p in decoder.parameters():
         dtype = torch.float32 if p.is_floating_point() else p.dtype
         memo[id(p)] = nn.Parameter(torch.empty(p.shape, dtype=dtype, device="meta"), requires_grad=False)
+    for module in decoder.modules():  # what `use` has added, which the copy does not need
+        for added in ("_lengthwise", "_lengthwise_replaced"):
+            if (state := module.__dict__.get(added)) is not None:
+                memo[id(state)] = state
     result: Any = copy.deepcopy(decoder, memo).eval()
+    for module in result.modules():
+        module._forward_pre_hooks.clear()
+        module._forward_hooks.clear()
     for parent in list(result.modules()):
         for name, child in list(parent.named_children()):
+            if isinstance(child, NoRotation):
+                child = child.original
             if (
                 "RotaryEmbedding" in type(child).__name__
             ):  # its frequencies may be on meta, rounded, or older than the settings

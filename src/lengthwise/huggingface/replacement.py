@@ -287,16 +287,11 @@ def _require_known_masks(config: Any) -> None:
 def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
     """Return the modules of the model's own encoding, with their parents and names."""
     found: list[tuple[nn.Module, str, nn.Module]] = []
-    others: list[nn.Module] = []
     for parent in decoder.modules():
         for name, child in parent.named_children():
-            is_rotary = "RotaryEmbedding" in type(child).__name__
-            in_list = is_rotary and isinstance(parent, nn.ModuleList)  # of Granite SWA
-            if in_list or name == "rotary_emb" or (name == "wpe" and isinstance(child, nn.Embedding)):
+            if "RotaryEmbedding" in type(child).__name__ or (name == "wpe" and isinstance(child, nn.Embedding)):
                 found.append((parent, name, child))
-            elif is_rotary:
-                others.append(child)
-    if others or not (found or any(type(m).__name__ in FORWARDS for m in decoder.modules())):
+    if not found and not any(type(m).__name__ in FORWARDS for m in decoder.modules()):
         raise ConfigError(f"the own position encoding of {type(decoder).__name__} cannot be switched off")
     return found
 
