@@ -224,9 +224,8 @@ def _without_weights(decoder: nn.Module) -> Any:
         for name, child in list(parent.named_children()):
             if isinstance(child, NoRotation):
                 child = child.original
-            if (
-                "RotaryEmbedding" in type(child).__name__
-            ):  # its frequencies may be on meta, rounded, or older than the settings
+            if "RotaryEmbedding" in type(child).__name__:
+                # Its frequencies may be on meta, rounded to 16 bits, or older than the settings.
                 config = copy.deepcopy(getattr(child, "config", None) or result.config)
                 setattr(parent, name, type(child)(config))
     for module in result.modules():
