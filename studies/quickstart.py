@@ -7,7 +7,7 @@ rise and is the lowest at 8 times the training length. ALiBi's and KERPLE's do n
 NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second best at the training length, loses 0.5 to 1 nats
 per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE
 still copy some sequences of 16 symbols, ALiBi few, and the others none from 10 to 12 symbols on.
-Cost: three to six minutes on two idle CPU cores, depending on the processor.
+Cost: five to nine minutes on two idle CPU cores, depending on the processor.
 Command: lengthwise run quickstart
 
 Models this small, trained this briefly, show which encodings fail, but not by how much. Every encoding has its default settings.
@@ -24,7 +24,7 @@ study = Study(
         "little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some sequences of twice "
         "the length, ALiBi few, the others none."
     ),
-    cost="3 to 6 minutes on 2 idle CPU cores",
+    cost="5 to 9 minutes on 2 idle CPU cores",
     command="lengthwise run quickstart",
     runs=grid(
         encodings=["nope", "sinusoidal", "rope", "alibi", "t5", "kerple-log", "fire"],
