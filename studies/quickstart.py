@@ -2,7 +2,7 @@
 
 Question: trained on short sequences, which position encodings still predict text at 2, 4 and 8 times that length, and still
 copy sequences that are slightly longer or twice as long?
-Expectation (from a version that trained for longer, and single runs of these settings): on text, FIRE's cross-entropy does not
+Expectation (written before this version was run, from single runs of its settings): on text, FIRE's cross-entropy does not
 rise and is the lowest at 8 times the training length. ALiBi's and KERPLE's do not rise either, but start slightly higher.
 NoPE and T5 start high and lose up to 0.3 nats per byte. RoPE, best or second best at the training length, loses 0.5 to 1 nats
 per byte and is worst at 8 times that length, together with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE
