@@ -61,13 +61,9 @@ class Shared(PositionEncoding):
         self.rate = rate
 
     def modifiers(self, span):
-        return AttentionModifiers(
-            terms=(
-                DenseBias(
-                    (torch.sin(self.rate * span.q[:, None, :, None]) * torch.cos(span.k)[:, None, None]).double()
-                ),
-            )
-        )
+        q, k = span.q.double(), span.k.double()
+        bias = torch.sin(self.rate * q[:, None, :, None]) * torch.cos(k)[:, None, None]
+        return AttentionModifiers(terms=(DenseBias(bias),))
 
 
 class Counts(PositionEncoding):

@@ -9,7 +9,7 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, DynamicNTK, DynamicYaRN, LongRoPE
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 

@@ -8,7 +8,7 @@ import torch
 
 from lengthwise.config import ConfigError
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM

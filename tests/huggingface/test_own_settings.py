@@ -9,7 +9,7 @@ import torch
 from lengthwise.config import Choice, ConfigError, alternate, choose
 from lengthwise.encodings import DAPE, PI, ALiBi, NoPE, RoPE, Sinusoidal, YaRN
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'lengthwise[hf]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[hf]'")
 
 from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -4,6 +4,7 @@ import inspect
 from abc import ABC
 from collections.abc import Mapping
 from functools import cache
+from types import NoneType
 from typing import Any, Literal, Self, Unpack, get_args, get_origin
 
 from lengthwise.class_versions import is_builtin_class, require_complete
@@ -74,10 +75,13 @@ class CheckedArguments(ABC):
 
 
 def _require_declared(owner: str, name: str, value: object, declared: object) -> None:
-    options = get_args(declared)
     if declared is bool:
         require_bool(owner, **{name: value})
-    elif get_origin(declared) is Literal and not (isinstance(value, (str, int, float)) and value in options):
+    literals = [part for part in (declared, *get_args(declared)) if get_origin(part) is Literal]
+    options = [option for part in literals for option in get_args(part)]
+    if NoneType in get_args(declared):
+        options += [None] if options else []
+    if options and not (isinstance(value, (str, int, float, NoneType)) and value in options):
         one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
         raise ConfigError(
             f"{owner}: {name} must be {one_of}, got {shown(value)}{near_miss(str(value), map(str, options))}"

@@ -242,8 +242,9 @@ def equivalent(choice: Choice, head_dim: int, train_length: int) -> Choice:
     NTK-aware scaling is RoPE with another base, and NTK-by-parts is YaRN without its factor of q and k.
 
     >>> from lengthwise.encodings import NTKAware
-    >>> equivalent(choose(NTKAware, factor=8.0), 64, 2048).label
-    'RoPE(base=85550.37...)'
+    >>> other = equivalent(choose(NTKAware, factor=8.0), 64, 2048)
+    >>> other.name, round(dict(other.settings)["base"], 2)
+    ('RoPE', 85550.38)
     """
     settings = dict(choice.settings)
     context = {"head_dim": head_dim, "train_length": train_length}
