@@ -203,6 +203,7 @@ def test_what_cannot_be() -> None:
     model, x = model_of("llama"), tokens()
     refused("has no encoding of lengthwise; there is nothing to restore", lambda: unuse(model))
     refused("there is no encoding 'fier'.*did you mean", lambda: use(model, "fier"))
+    refused("use takes a loaded model, got 'folder'; load it with AutoModelForCausalLM", lambda: use("folder", "rope"))
     refused("num_layers must be at least 5", lambda: use(model, "rope*4+nope"))
     refused("rotary_fraction", lambda: use(model, "rope:rotary_fraction=1.5"))
     assert model.config._attn_implementation == "sdpa", "nothing has changed"

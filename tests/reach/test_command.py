@@ -180,7 +180,7 @@ def test_flags_of_other_programs(place: Path, capfd: pytest.CaptureFixture[str])
     flags = found["pi:factor=2", "llama.cpp"].flags
     assert flags == "--rope-scaling linear --rope-freq-base 10000 --rope-scale 2 --ctx-size 4096"
     page = Path("flags.html").read_text()
-    assert flags in re.sub("</?span>", "", page) and "none: it has no counterpart of DynamicNTK" in page
+    assert flags in re.sub("</?span>", "", page) and "none: it has no flags that compute DynamicNTK" in page
 
 
 @pytest.mark.parametrize("key", ["rope_parameters", "rope_theta"])

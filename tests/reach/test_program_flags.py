@@ -123,8 +123,8 @@ def test_vllm_computes_the_same_rotations(family: str, method: str) -> None:
 @pytest.mark.parametrize(
     ("family", "method", "vllm", "llama_cpp"),
     [
-        ("llama", "dynamicntk:factor=4", "no counterpart of DynamicNTK", "no counterpart of DynamicNTK"),
-        ("llama", "alibi", "no counterpart of ALiBi", "no counterpart of ALiBi"),
+        ("llama", "dynamicntk:factor=4", "no flags that compute DynamicNTK", "no flags that compute DynamicNTK"),
+        ("llama", "alibi", "no flags that compute ALiBi", "no flags that compute ALiBi"),
         ("llama", "ntkbyparts:factor=4", "attention factor", "attention factor"),
         ("llama", "yarn:factor=4,attention_factor=1", "attention factor", "attention factor"),
         ("llama", "yarn:factor=4,ramp=rotations", "no counterpart of ramp", "rounded"),

@@ -45,8 +45,6 @@ class Unequal(Exception):
 
 def original_length(model: Any) -> int:
     """Return the length at which a model was trained before its positions were scaled."""
-    if isinstance(model, LengthwiseForCausalLM):
-        return int(model.config.train_length)
     return train_length_of(model.config)
 
 
@@ -240,8 +238,9 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
     config.max_position_embeddings = extended
     if getattr(config, "head_dim", 0) is None:  # Mixtral leaves it open, and transformers' YaRN needs it
         config.head_dim = head_dim_of(config)
-    if hasattr(config, "original_max_position_embeddings"):  # Phi-3 reads it there
-        config.original_max_position_embeddings = original_length(model)
+    kinds_of_rope = {(entry or {}).get("rope_type", "default") for entry in found.values()}
+    if hasattr(config, "original_max_position_embeddings") or kinds_of_rope <= {"default", "linear"}:
+        config.original_max_position_embeddings = original_length(model)  # see train_length_of; Phi-3 reads it there
     if hasattr(config, "auto_map"):  # it names code that is not copied, and that is not needed
         del config.auto_map
     try:

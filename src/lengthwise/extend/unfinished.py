@@ -20,7 +20,7 @@ from lengthwise import cache_folder, regular_file
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES
-from lengthwise.extend.apply import load_written, original_length, require_applicable, write_folder, write_start
+from lengthwise.extend.apply import NATIVE, load_written, original_length, require_applicable, write_folder, write_start
 from lengthwise.extend.memory import peak, reset_peak
 from lengthwise.extend.plan import Plan
 from lengthwise.extend.report import Built, Extended, Report, extended, write
@@ -165,7 +165,8 @@ class Extension:
         self.original = None
         gc.collect()
         model = load_written(target, self.device, self.plan.dtype)
-        pretrained = Pretrained(target, model, self.tokenizer, type(model).__name__, self.max_positions)
+        claimed = model.config.max_position_embeddings if built.form == NATIVE else self.max_positions
+        pretrained = Pretrained(target, model, self.tokenizer, type(model).__name__, claimed)
         results = self._measured(folder / f"{slug}.after.json", f"{self.name}, {method}", pretrained)
         return extended(before, results, built)
 

@@ -178,9 +178,16 @@ def head_dim_of(config: Any) -> int:
 
 
 def train_length_of(config: Any) -> int:
-    """Return the length at which the model was trained before its positions were scaled."""
+    """Return the length at which the model was trained before its positions were scaled.
+
+    With linear scaling and another theta, transformers has no setting for it. Folders of `lengthwise extend` have it outside of
+    rope_parameters, where Phi-3 has it too.
+    """
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
     names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
     longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
+    original = getattr(config, "original_max_position_embeddings", None)
+    if all(entry.get("rope_type", "default") in ("default", "linear") for entry in nested or [parameters]):
+        return min(longest, int(original)) if original else longest
     return min(trained_length(entry, longest) for entry in nested or [parameters])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from os import PathLike
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from lengthwise.huggingface.own_settings import is_complete, require_written, wi
 from lengthwise.huggingface.rotated_keys import caches_rotated_keys, let_the_cache_rotate
 from lengthwise.huggingface.saved import ReplacedConfig, write_module
 from lengthwise.transformers_versions import warn_of_untested_version
+from lengthwise.values import shown
 
 KINDS = ("full_attention", "sliding_attention", "linear_attention")  # of `layer_types`, with "attention" in their name
 
@@ -98,6 +100,10 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
 
     >>> model = use(model, "fire")
     """
+    if isinstance(model, str | PathLike):
+        raise ConfigError(
+            f"use takes a loaded model, got {shown(model)}; load it with AutoModelForCausalLM.from_pretrained"
+        )
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     if hasattr(decoder, "_lengthwise_replaced"):
         raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")

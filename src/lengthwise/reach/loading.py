@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
@@ -13,7 +12,7 @@ from lengthwise.evaluation.pretrained.transformers_calls import transformers_cal
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, ReplacedConfig, ReplacedForCausalLM
 from lengthwise.huggingface.description import table_of
 from lengthwise.huggingface.export import export, hide_progress_bars
-from lengthwise.models.conversion import trained_length
+from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.reach.methods import own_choice
 from lengthwise.reach.results import ModelRecord
 from lengthwise.reach.tasks.base import Chat, Encode
@@ -58,20 +57,15 @@ def record(name: str, pretrained: Pretrained) -> ModelRecord:
     """Return what identifies the model in a results file."""
     facts, model = pretrained.description(), pretrained.model
     own, claimed = own_choice(model) or table_of(model), pretrained.max_positions
-    parameters = getattr(model.config, "rope_parameters", None)
     return ModelRecord(
         name=name,
         architecture=facts["architecture"],
         parameters=facts["parameters"],
         encoding="unknown" if own is None else own.label,
         claimed=claimed,
-        original=claimed if claimed is None or not _flat(parameters) else trained_length(parameters, claimed),
+        original=claimed if claimed is None else min(claimed, train_length_of(model.config)),
         sha256=facts["sha256"],
     )
-
-
-def _flat(parameters: Any) -> bool:
-    return isinstance(parameters, dict) and "rope_type" in parameters
 
 
 def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:

@@ -73,7 +73,7 @@ def _rotation(model: Any, method: str) -> Rotation:
     context = {"head_dim": head_dim_of(config), "train_length": train_length_of(config)}
     factor, same = dict(new.settings).get("factor"), equivalent(new, **context)
     if same.name not in COMPUTED:
-        raise ConfigError(f"it has no counterpart of {new.name}")
+        raise ConfigError(f"it has no flags that compute {new.name} as it is measured here")
     if new.layer.given:
         raise ConfigError(f"it has no {join_names(list(new.layer.given))}")
     if dict(same.settings)["layout"] != dict(old.settings)["layout"]:
