@@ -75,6 +75,10 @@ def changed(settings: Settings, **changes: Any) -> Settings:
 
 
 SOUND: dict[str, Settings] = {
+    "Llama 3.1 with the length before scaling outside, where transformers reads it too": {
+        **LLAMA_3_1, "rope_scaling": {k: v for k, v in LLAMA3_SCALING.items() if k != "original_max_position_embeddings"},
+        "original_max_position_embeddings": 8192,
+    },
     "Llama 2": {
         **LLAMA, "max_position_embeddings": 4096, "rope_scaling": None, "torch_dtype": "float16",
         "transformers_version": "4.31.0.dev0",

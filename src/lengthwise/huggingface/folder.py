@@ -151,7 +151,8 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             experts_implementation="eager",
             dtype=dtype,
         )
-    return ModelFolder(path, whole, settings, config, model, dtype)
+    # Building the model moves some settings into rope_parameters, so its configuration is the one that is computed with.
+    return ModelFolder(path, whole, settings, model.config.get_text_config(decoder=True), model, dtype)
 
 
 def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:
