@@ -74,6 +74,11 @@ def changed(settings: Settings, **changes: Any) -> Settings:
     return {key: value for key, value in result.items() if value is not ...}
 
 
+GEMMA_3_WITH_IMAGES = {
+    "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": GEMMA_3,
+    "vision_config": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
+                      "patch_size": 4},
+}  # fmt: skip
 SOUND: dict[str, Settings] = {
     "Llama 3.1 with the length before scaling outside, where transformers reads it too": {
         **LLAMA_3_1, "rope_scaling": {k: v for k, v in LLAMA3_SCALING.items() if k != "original_max_position_embeddings"},
@@ -228,6 +233,44 @@ PLANTED: dict[str, tuple[Settings, str]] = {
     "settings of Llama 3 for YaRN": (
         changed(LLAMA_3_1, rope_scaling={"rope_type": "yarn", "factor": 16.0}), "ignored-keys",
     ),
+    "a misspelt kind of layers": (
+        changed(GEMMA_3, rope_parameters={"full_attention": ..., "full_atention": GEMMA_3["rope_parameters"]["full_attention"]}),
+        "ignored-keys",
+    ),
+    "kinds of layers with other names": (
+        changed(GEMMA_3, rope_parameters={"full_attention": ..., "sliding_attention": ...,
+                                          "local": GEMMA_3["rope_parameters"]["sliding_attention"],
+                                          "global": GEMMA_3["rope_parameters"]["full_attention"]}),
+        "ignored-keys",
+    ),
+    "settings of the text outside of text_config": (GEMMA_3_WITH_IMAGES | {"sliding_window": 512}, "ignored-keys"),
+    "a scaling outside of text_config": (
+        GEMMA_3_WITH_IMAGES | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "ignored-keys",
+    ),
+    "a scaling outside of rope_parameters": (
+        changed(QWEN_YARN, rope_scaling=..., rope_type="yarn", factor=4.0), "ignored-keys",
+    ),
+    "an old name of the factor": (changed(MISTRAL, rope_scaling_factor=4.0), "ignored-keys"),
+    "a window inside of rope_parameters": (
+        changed(MISTRAL, sliding_window=..., rope_theta=..., rope_parameters={"rope_theta": 1e4, "rope_type": "default",
+                                                                             "sliding_window": 2048}),
+        "ignored-keys",
+    ),
+    "the length inside of rope_scaling": (changed(QWEN_YARN, rope_scaling={"max_position_embeddings": 131072}), "ignored-keys"),
+    "a window under the name of other classes": (changed(MISTRAL, sliding_window=..., window_size=2048), "ignored-keys"),
+    "a length under the name of other classes": (changed(MISTRAL, max_position_embeddings=..., max_seq_len=65536), "ignored-keys"),
+    "a fraction under another name": (changed(SOUND["GPT-NeoX"], rotary_pct=..., rotary_percent=0.5), "ignored-keys"),
+    "two fractions": (changed(SOUND["GPT-NeoX"], partial_rotary_factor=0.5), "contradicting-keys"),
+    "two bases": (changed(SOUND["GPT-NeoX"], rope_theta=50000.0), "contradicting-keys"),
+    "two local thetas": (changed(GEMMA_3, rope_local_base_freq=20000.0), "contradicting-keys"),
+    "an old scaling that replaces a theta": (
+        changed(LLAMA_3_1, rope_theta=..., rope_parameters={**LLAMA3_SCALING, "rope_theta": 500000.0}), "contradicting-keys",
+    ),
+    "misspelt tuning of the temperature": (
+        {**SOUND["Llama 4"], "text_config": changed(SOUND["Llama 4"]["text_config"], attn_temperature_tuning=...,
+                                                    attn_temperature_tunning=False)}, "ignored-keys",
+    ),
+    "misspelt attn_config": (changed(MPT, attn_config=..., attn_conf={"alibi": True}), "ignored-keys"),
     "a window without use_sliding_window": (
         changed(QWEN_YARN, rope_scaling=..., sliding_window=2048, use_sliding_window=...), "ignored-window",
     ),
@@ -260,6 +303,9 @@ NOTED: dict[str, tuple[Settings, str]] = {
     ),
     "a factor of 1": (changed(LLAMA_3_1, rope_scaling={"factor": 1.0}), "scaling-without-effect"),
     "a setting of another class": (changed(LLAMA_3_1, rotary_pct=0.5), "unread-settings"),
+    "a switch of another class": (changed(LLAMA_3_1, use_alibi=True), "unread-settings"),
+    "chunks in a class that has none": (changed(LLAMA_3_1, attention_chunk_size=8192), "unread-settings"),
+    "RoPE in a class that has none": (changed(SOUND["GPT-2"], rope_theta=10000.0), "unread-settings"),
     "an attention factor near the formula's": (
         changed(QWEN_YARN, max_position_embeddings=131072, rope_scaling={"attention_factor": 1.0}), "missing-attention-factor",
     ),

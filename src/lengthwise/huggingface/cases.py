@@ -1,6 +1,7 @@
 """What the checks of a model folder see, and what they find."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -12,6 +13,7 @@ from lengthwise.huggingface.folder import Data, ModelFolder
 from lengthwise.huggingface.observation import rotary_embeddings
 
 RAMP_KEYS = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
 MOVABLE = ("attention_factor", *RAMP_KEYS, "short_factor", "long_factor", "mscale", "mscale_all_dim")
 """RoPE settings that mean nothing outside of `rope_parameters`."""
 
@@ -53,3 +55,11 @@ def normal(entry: Mapping[str, Any]) -> Data:
         **{k: v for k, v in entry.items() if k not in ("type", "rope_type")},
         "rope_type": SYNONYMS.get(str(kind), kind),
     }
+
+
+def is_theta(key: Any, value: Any) -> bool:
+    return THETA_KEY.fullmatch(str(key)) is not None and is_number(value)
+
+
+def listed(values: list[Any]) -> str:
+    return " and ".join(dict.fromkeys(f"{v:g}" if is_number(v) else str(v) for v in values))

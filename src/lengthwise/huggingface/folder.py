@@ -39,12 +39,14 @@ class ModelFolder:
     """A folder, its settings, and what the installed transformers makes of them.
 
     `whole`: the content of config.json. `settings`: the part of it that describes the language model, the same unless the model
-    also takes images or sound. `config`: the configuration object of that part. `model`: the modules, on the device meta.
+    also takes images or sound. `top`, `config`: the configuration objects of the whole and of that part. `model`: the modules, on
+    the device meta.
     """
 
     path: Path
     whole: Data
     settings: Data
+    top: Any
     config: Any
     model: Any
     dtype: torch.dtype
@@ -152,7 +154,7 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             dtype=dtype,
         )
     # Building the model moves some settings into rope_parameters, so its configuration is the one that is computed with.
-    return ModelFolder(path, whole, settings, model.config.get_text_config(decoder=True), model, dtype)
+    return ModelFolder(path, whole, settings, top, model.config.get_text_config(decoder=True), model, dtype)
 
 
 def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
+from lengthwise.evaluation.pretrained.rope_values import KEYS as ROPE_KEYS
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
-from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, normal
+from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, is_theta, listed, normal
 from lengthwise.huggingface.description import ignores_bias_max, usual_scale
+from lengthwise.huggingface.names import contradicting_keys, lost_theta, misspelt, unread_settings
 from lengthwise.huggingface.observation import attention_layers
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.huggingface.without_effect import (
@@ -22,26 +23,15 @@ from lengthwise.huggingface.without_effect import (
     ignored_soft_cap,
     ignored_window,
     length_beyond_wavelengths,
-    misspelt,
     misspelt_rope_type,
     tokenizer_length,
     unknown_rotation,
-    unread_settings,
 )
 
 DEFAULT_THETA = 10_000.0
 SCALED = ("yarn", "longrope", "llama3")  # rope types that need the length before scaling
 LONG = 8192  # tokens; few models for longer sequences have a theta of 10,000, and those write it
-SIZES = (
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "hidden_size",
-    "max_position_embeddings",
-    "dtype",
-)
 FAR = 1.2  # times an attention factor; published ones differ by up to 1.05 from the formula
-THETA_KEY = re.compile(r"(\w*_)?theta|rotary_emb_base|rop[e]?_?(\w+_)?base(_freq)?")
 
 
 def factor_and_lengths(case: Case) -> Texts:
@@ -96,45 +86,6 @@ def scaling_without_effect(case: Case) -> Texts:
             yield f"{where}short_factor is more than long_factor in the mean; they seem to be swapped"
 
 
-def contradicting_keys(case: Case) -> Texts:
-    """Two keys for the same setting with different values: transformers takes one of them and says nothing.
-
-    rope_scaling comes before rope_parameters, rope_type before type, and a key in these before the same one outside.
-    """
-    settings, config = case.folder.settings, case.folder.config
-    old, new = settings.get("rope_scaling"), settings.get("rope_parameters")
-    if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
-        first, second = (normal(part) for part in (old, new))
-        if keys := sorted(
-            key for key in {*first, *second} if first.get(key) != second.get(key) and key != "rope_theta"
-        ):
-            differing = ", ".join(map(str, keys))
-            yield f"rope_scaling and rope_parameters differ in {differing}; transformers takes rope_scaling; remove one"
-    entries = case.folder.rope_entries()
-    for name, entry in entries:
-        kind, other = entry.get("rope_type"), entry.get("type")
-        if kind is not None and other is not None and SYNONYMS.get(kind, kind) != SYNONYMS.get(other, other):
-            yield f"{name} has rope_type {kind!r} and type {other!r}; transformers takes {kind!r}; remove type"
-    for key, names in (
-        ("rope_theta", ("rope_theta", "rotary_emb_base")),
-        ("partial_rotary_factor", ("partial_rotary_factor", "rotary_pct")),
-        ("original_max_position_embeddings", ("original_max_position_embeddings",)),
-    ):
-        inside = [entry[key] for _, entry in entries if entry.get(key) is not None]
-        for outer in names:
-            value = settings.get(outer)
-            if value is not None and inside and value not in inside:
-                yield (
-                    f"{outer} = {value} contradicts {key} = {inside[0]} in {entries[0][0].partition('.')[0]}; transformers takes "
-                    f"{_used(case, key)}; remove the wrong one"
-                )
-    aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
-    for alias, name in ((alias, name) for alias, name in aliases.items() if name in SIZES or alias in SIZES):
-        one, other = settings.get(alias), settings.get(name)
-        if one is not None and other is not None and one != other and alias != name:
-            yield f"{alias} = {one} contradicts {name} = {other}, which is the same setting; remove the wrong one"
-
-
 def missing_theta(case: Case) -> Texts:
     """Without rope_theta, transformers takes its class's default, mostly 10,000, and says nothing.
 
@@ -146,17 +97,21 @@ def missing_theta(case: Case) -> Texts:
     if not case.rotates:
         return
     settings, config = case.folder.settings, case.folder.config
-    if "rope_theta" in misspelt(case).values():
+    if "rope_theta" in misspelt(case).values() or lost_theta(case):
         return
     thetas = [entry.get("rope_theta") for _, entry in case.folder.used_entries()]
+    unread = [(k, v) for k, v in settings.items() if isinstance(v, Mapping) and k not in ROPE_KEYS]
     written = [
-        (k, v) for _, e in [("", settings), *case.folder.rope_entries()] for k, v in e.items() if _is_theta(k, v)
+        (f"{k}{name and ' in '}{name}", v)
+        for name, e in [("", settings), *unread, *case.folder.rope_entries()]
+        for k, v in e.items()
+        if is_theta(k, v)
     ]
     class_name = type(config).__name__
     if written:
         if thetas and not any(value in thetas for _, value in written):
             key, value = written[0]
-            yield f"{key} = {value:g} is not read by {class_name}, which computes with {_listed(thetas)}; write it as rope_theta"
+            yield f"{key} = {value:g} is not read by {class_name}, which computes with {listed(thetas)}; write it as rope_theta"
         return
     default = getattr(type(config), "default_theta", DEFAULT_THETA)
     if default != DEFAULT_THETA or set(thetas) != {DEFAULT_THETA}:
@@ -381,15 +336,3 @@ def findings(case: Case) -> list[Finding]:
             text, is_problem = item if isinstance(item, tuple) else (item, True)
             found.append(Finding(check.__name__.replace("_", "-"), text, is_problem))
     return found
-
-
-def _is_theta(key: Any, value: Any) -> bool:
-    return THETA_KEY.fullmatch(str(key)) is not None and is_number(value)
-
-
-def _used(case: Case, key: str) -> str:
-    return _listed([entry.get(key) for _, entry in case.folder.used_entries()])
-
-
-def _listed(values: list[Any]) -> str:
-    return " and ".join(dict.fromkeys(f"{v:g}" if is_number(v) else str(v) for v in values))

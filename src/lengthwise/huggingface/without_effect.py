@@ -1,9 +1,6 @@
 """Checks of settings that have no effect, or with which a model cannot be computed. `mistakes` lists all checks."""
 
-import difflib
-import inspect
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,18 +14,11 @@ from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.angles import Comparison
 from lengthwise.huggingface.cases import MOVABLE, RAMP_KEYS, Case, Texts, is_number
 from lengthwise.huggingface.description import build, label_of
+from lengthwise.huggingface.names import misplaced, misspelt
 from lengthwise.models.conversion import known_keys
 from lengthwise.values import near_miss, unlisted
 
-RELEVANT = re.compile(
-    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|num_hidden_layers|"
-    r"hidden_size|dtype|use_cache)\w*|n_ctx|n_embd|n_layer"
-)
-"""Names of settings that concern positions and the shapes of attention layers."""
 OF_ONE_TYPE = (*RAMP_KEYS, "short_factor", "long_factor")
-ABOUT_POSITIONS = re.compile("rope|rotary|theta|^alibi|use_alibi")
-WRITTEN_OUTSIDE = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "torch_dtype")
-SIMILAR = 0.85  # of two names (`difflib`), where a misspelt one differs by a letter or two
 
 
 def failing_layers(case: Case) -> Texts:
@@ -59,18 +49,19 @@ def ignored_keys(case: Case) -> Texts:
     config = case.folder.config
     for key, name in misspelt(case).items():
         yield f"{key[:60]!r} is not read by {type(config).__name__}; did you mean {name!r}?"
+    yield from misplaced(case)
     if not case.rotates:
         return
-    fields = getattr(type(config), "__dataclass_fields__", {})
-    for key in MOVABLE:
-        if case.folder.settings.get(key) is not None and key not in fields:
-            yield f"{key} stands outside of rope_parameters, where transformers does not read it; move it there"
     ignorable = getattr(config, "ignore_keys_at_rope_validation", None) or ()
     for name, entry in case.folder.rope_entries():
         kind = str(entry.get("rope_type", entry.get("type", "default")))
         keys = known_keys(SYNONYMS.get(kind, kind))
         for key in entry if keys else ():
-            if key not in (*keys, "type", "factor", *MOVABLE, *ignorable) and (near := near_miss(str(key), keys)):
+            if (
+                key not in (*keys, "type", "factor", *MOVABLE, *ignorable)
+                and not hasattr(config, str(key))
+                and (near := near_miss(str(key), keys))
+            ):
                 yield f"{name} has {str(key)[:40]!r}, which transformers ignores{near}"
         of_others = [key for key in OF_ONE_TYPE if keys and key not in keys and entry.get(key) is not None]
         if of_others and kind != "default":
@@ -115,61 +106,6 @@ def misspelt_rope_type(entry: Mapping[str, Any]) -> bool:
     return not any(name in entry for name in names) and any(
         isinstance(value, str) and near_miss(str(key), names) for key, value in entry.items()
     )
-
-
-def misspelt(case: Case) -> dict[str, str]:
-    """Return settings outside of rope_parameters whose name is almost that of one that the class reads, with that name."""
-    found: dict[str, str] = {}
-    pending: list[tuple[Mapping[str, Any], Any]] = [(case.folder.settings, case.folder.config)]
-    for settings, config in pending:
-        read = _names_read(type(config))
-        relevant = sorted(name for name in read if RELEVANT.fullmatch(name))
-        for key, value in settings.items():
-            if isinstance(value, Mapping) and hasattr(inner := getattr(config, key, None), "to_dict"):
-                pending.append((value, inner))
-            if key in read or key.startswith("_") or value is None:
-                continue
-            for name in difflib.get_close_matches(key.lower(), relevant, 1, SIMILAR):
-                if name not in settings:
-                    found[key] = name
-    return found
-
-
-def _names_read(cls: Any) -> set[str]:
-    """Return the names of settings that a class of transformers reads: its fields, and the older names in its functions."""
-    names = {
-        *WRITTEN_OUTSIDE,
-        *getattr(cls, "attribute_map", {}),
-        *(name for name in dir(cls) if not name.startswith("_")),
-    }
-    for base in cls.__mro__:
-        names |= set(getattr(base, "__dataclass_fields__", {}))
-        if ".models." in base.__module__:
-            functions = [inspect.unwrap(f) for f in vars(base).values() if inspect.isfunction(f)]
-            names |= {c for f in functions for c in f.__code__.co_consts if isinstance(c, str)}
-    return names
-
-
-def unread_settings(case: Case) -> Texts:
-    """Settings about positions that other classes have, and this one does not read. They may be left over."""
-    read = _names_read(type(case.folder.config))
-    names = [
-        key
-        for key, value in case.folder.settings.items()
-        if ABOUT_POSITIONS.search(key)
-        and key not in (*read, *misspelt(case), *MOVABLE, "sliding_window")
-        and _says_something(value)
-    ]
-    thetas = [value for _, entry in case.folder.used_entries() for value in entry.values()]
-    if names := [name for name in names if case.folder.settings[name] not in thetas and not name.startswith("_")]:
-        yield (
-            f"{type(case.folder.config).__name__} does not read {', '.join(names)}; check that it is the class of the model",
-            False,
-        )
-
-
-def _says_something(value: Any) -> bool:
-    return value is not None and value is not False and value not in (0, 1, "", [], {})
 
 
 def ignored_window(case: Case) -> Texts:
