@@ -271,6 +271,22 @@ PLANTED: dict[str, tuple[Settings, str]] = {
                                                     attn_temperature_tunning=False)}, "ignored-keys",
     ),
     "misspelt attn_config": (changed(MPT, attn_config=..., attn_conf={"alibi": True}), "ignored-keys"),
+    "a fraction of 0": (changed(SOUND["GPT-NeoX"], rotary_pct=0.0), "degenerate-rotation"),
+    "a fraction of less than one pair": (
+        changed(PHI_3, rope_scaling=..., max_position_embeddings=4096, partial_rotary_factor=0.01), "degenerate-rotation",
+    ),
+    "a theta of 1": (changed(MISTRAL, rope_theta=1.0), "degenerate-rotation"),
+    "sliding layers with a window that is switched off": (
+        changed(QWEN_YARN, rope_scaling=..., sliding_window=4096, layer_types=["sliding_attention", "full_attention"] * 2),
+        "window-without-size",
+    ),
+    "Ministral 3 without the growth of its temperature": (
+        {"architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3", **SHAPE, "num_key_value_heads": 2, "head_dim": 64,
+         "max_position_embeddings": 262144, "dtype": "bfloat16",
+         "rope_parameters": {"rope_type": "yarn", "factor": 16.0, "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0,
+                             "original_max_position_embeddings": 16384}},
+        "failing-layers",
+    ),
     "a window without use_sliding_window": (
         changed(QWEN_YARN, rope_scaling=..., sliding_window=2048, use_sliding_window=...), "ignored-window",
     ),

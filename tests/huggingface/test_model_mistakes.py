@@ -14,6 +14,7 @@ from lengthwise.huggingface import angles, biases, cases, description, folder, m
 from tests.huggingface.configurations import (
     DYNAMIC,
     GEMMA_3,
+    LLAMA3_SCALING,
     LLAMA_3_1,
     MISTRAL,
     MPT,
@@ -366,7 +367,16 @@ BAD = {
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
     "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "a falcon computes ALiBi in its own way"),
     "text_config that is no object": ({"model_type": "llama", "text_config": 0}, "text_config must be an object, got 0"),
-    "a length as text": (changed(MISTRAL, max_position_embeddings="32768"), "correct config.json, or download it again"),
+    "a length as text": (changed(MISTRAL, max_position_embeddings="32768"), "max_position_embeddings must be .* number .*'32768'"),
+    "a length of 0": (changed(SOUND["GPT-2"], n_positions=0), "config.json: n_positions must be a whole number .*, got 0"),
+    "a fraction in percent": (changed(SOUND["GPT-NeoX"], rotary_pct=25), "config.json: rotary_pct must be .* to 1, got 25"),
+    "heads of no dimensions": (changed(GEMMA_3, head_dim=0), "config.json: head_dim must be a whole number .*, got 0"),
+    "a scale of 0": (changed(GEMMA_3, query_pre_attn_scalar=0), "query_pre_attn_scalar must be .* more than 0, got 0"),
+    "kinds of layers in a class without them": (
+        changed(LLAMA_3_1, rope_theta=..., rope_scaling=..., rope_parameters=GEMMA_3["rope_parameters"]),
+        "object 'sliding_attention', which LlamaConfig does not read",
+    ),
+    "a scaling in a scaling": (changed(LLAMA_3_1, rope_scaling=..., rope_parameters={"rope_scaling": LLAMA3_SCALING}), "one level"),
 }  # fmt: skip
 
 

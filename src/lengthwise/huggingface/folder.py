@@ -5,7 +5,8 @@ are built on the device `meta`, which takes no memory.
 """
 
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,16 @@ from lengthwise.huggingface.observation import Observation, observe
 from lengthwise.huggingface.saved import ReplacedConfig, saved_choice
 
 MAX_LAYERS = 1024
+_WHOLE = "a whole number of at least 1", lambda value: isinstance(value, int) and value >= 1
+_FRACTION = "a number from 0 to 1", lambda value: 0 <= value <= 1
+NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "max_position_embeddings": _WHOLE,
+    "n_positions": _WHOLE,
+    "head_dim": _WHOLE,
+    "query_pre_attn_scalar": ("a number more than 0", lambda value: value > 0),
+    "partial_rotary_factor": _FRACTION,
+    "rotary_pct": _FRACTION,
+}
 
 Data = dict[str, Any]
 
@@ -153,6 +164,7 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             experts_implementation="eager",
             dtype=dtype,
         )
+    _require_flat_settings(path, config)
     # Building the model moves some settings into rope_parameters, so its configuration is the one that is computed with.
     return ModelFolder(path, whole, settings, top, model.config.get_text_config(decoder=True), model, dtype)
 
@@ -196,6 +208,9 @@ def _require_heads(path: Path, settings: Data) -> None:
 
 
 def _require_entries(path: Path, settings: Data) -> None:
+    for key, (expected, holds) in NUMBERS.items():
+        if (value := settings.get(key)) is not None and not (_is_finite(value) and holds(value)):
+            raise ConfigError(f"{path / 'config.json'}: {key} must be {expected}, got {value!r:.40}")
     rotates, layers = settings.get("no_rope_layers"), settings.get("num_hidden_layers")
     if isinstance(rotates, list) and rotates and isinstance(layers, int) and len(rotates) != layers:
         raise ConfigError(
@@ -213,6 +228,21 @@ def _require_decoder(path: Path, config: Any, transformers: Any) -> None:
     else:
         return
     raise ConfigError(f"{path} contains {kind} ({config.model_type}); take a causal language model, such as Llama")
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _require_flat_settings(path: Path, config: Any) -> None:
+    """Raise `ConfigError` for settings in an object inside of rope_parameters, in a class that reads no such object."""
+    rope, of_class = (getattr(c, "rope_parameters", None) or {} for c in (config, type(config)()))
+    objects = [name for name, value in rope.items() if isinstance(value, Mapping)]
+    if objects and "rope_type" in rope and not any(isinstance(value, Mapping) for value in of_class.values()):
+        raise ConfigError(
+            f"{path / 'config.json'}: the RoPE settings have the object {str(objects[0])[:40]!r}, which {type(config).__name__} "
+            "does not read; write its settings one level higher"
+        )
 
 
 def _require_layers(path: Path, config: Any) -> None:

@@ -18,12 +18,14 @@ from lengthwise.huggingface.names import contradicting_keys, lost_theta, misspel
 from lengthwise.huggingface.observation import attention_layers
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.huggingface.without_effect import (
+    degenerate_rotation,
     failing_layers,
     ignored_keys,
     ignored_soft_cap,
     ignored_window,
     length_beyond_wavelengths,
     misspelt_rope_type,
+    required_keys,
     tokenizer_length,
     unknown_rotation,
 )
@@ -78,12 +80,19 @@ def scaling_without_effect(case: Case) -> Texts:
         kind, where = entry.get("rope_type"), f"{name}: " if name else ""
         factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
         if kind in ("yarn", "longrope") and factor is None and original is not None and original == case.folder.length:
-            yield f"{where}{kind} scales nothing, because the lengths before and after scaling are both {original:,}; correct one"
+            yield (
+                f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are both "
+                f"{original:,}; write the factor, or correct one length"
+            )
         elif factor == 1 and kind != "longrope":
             yield f"{where}{kind} with factor 1 scales nothing", False
         short, long = entry.get("short_factor"), entry.get("long_factor")
         if kind == "longrope" and short and long and sum(short) > sum(long):
-            yield f"{where}short_factor is more than long_factor in the mean; they seem to be swapped"
+            are_small = min(long) < 1 <= min(short)
+            reason = (
+                "long_factor has values below 1, which shorten wavelengths" if are_small else "they seem to be swapped"
+            )
+            yield f"{where}short_factor is more than long_factor in the mean; {reason}"
 
 
 def missing_theta(case: Case) -> Texts:
@@ -201,7 +210,7 @@ def missing_attention_factor(case: Case) -> Texts:
                 f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; write "
                 "attention_factor"
             )
-        elif all(scales) and module is not None and not entry.get("llama_4_scaling_beta"):
+        elif all(scales) and module is not None and not entry.get("llama_4_scaling_beta") and not required_keys(case):
             scale = next((group.softmax_scale for group in case.groups if group.softmax_scale is not None), None)
             if scale is not None and math.isclose(scale, usual_scale(case.folder.config, module), rel_tol=1e-6):
                 yield (
@@ -265,7 +274,9 @@ def window_without_size(case: Case) -> Texts:
             and group.encoding is not None
         ):
             key = "sliding_window" if group.kind == "sliding_attention" else "attention_chunk_size"
-            yield f"{len(group.layers)} layers are {group.kind} in layer_types, but {key} is null; set it"
+            is_off = key == "sliding_window" and getattr(case.folder.config, "use_sliding_window", None) is False
+            reason = "use_sliding_window is false; set it to true" if is_off else f"{key} is null; set it"
+            yield f"{len(group.layers)} layers are {group.kind} in layer_types, but {reason}"
 
 
 def different_angles(case: Case) -> Texts:
@@ -321,6 +332,7 @@ CHECKS: tuple[Callable[[Case], Texts], ...] = (
     window_without_size,
     failing_layers,
     unknown_rotation,
+    degenerate_rotation,
     length_beyond_wavelengths,
     tokenizer_length,
     different_angles,

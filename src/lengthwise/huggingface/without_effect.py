@@ -1,5 +1,6 @@
 """Checks of settings that have no effect, or with which a model cannot be computed. `mistakes` lists all checks."""
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,16 +16,20 @@ from lengthwise.huggingface.angles import Comparison
 from lengthwise.huggingface.cases import MOVABLE, RAMP_KEYS, Case, Texts, is_number
 from lengthwise.huggingface.description import build, label_of
 from lengthwise.huggingface.names import misplaced, misspelt
+from lengthwise.huggingface.observation import attention_layers
 from lengthwise.models.conversion import known_keys
 from lengthwise.values import near_miss, unlisted
 
+SMALLEST_THETA = 10.0  # with which no wavelength is longer than 63 tokens
 OF_ONE_TYPE = (*RAMP_KEYS, "short_factor", "long_factor")
 
 
 def failing_layers(case: Case) -> Texts:
     """An attention layer raises an error with these settings, for example if it rotates more dimensions than its angles have."""
     observation = case.folder.observation
-    if observation.layer_error:
+    if lost := required_keys(case):
+        yield f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the training"
+    elif observation.layer_error:
         entries = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
         is_partial = any(entry.get("partial_rotary_factor") not in (None, 1) for entry in entries)
         key = "partial_rotary_factor" if is_partial else "the settings of heads and of RoPE"
@@ -36,12 +41,39 @@ def failing_layers(case: Case) -> Texts:
         )
 
 
+def required_keys(case: Case) -> list[str]:
+    """Return what the attention layers read from rope_parameters in each forward pass (of Ministral 3), and is not there."""
+    if not case.folder.observation.reason:
+        return []
+    forwards = [inspect.unwrap(type(module).forward) for module in attention_layers(case.folder.model)]
+    read = {c for forward in forwards for c in forward.__code__.co_consts if isinstance(c, str)}
+    used = [entry for _, entry in case.folder.used_entries()]
+    return [key for key in ("llama_4_scaling_beta",) if key in read and not all(entry.get(key) for entry in used)]
+
+
 def unknown_rotation(case: Case) -> Texts:
     """A class rotates in a way that lengthwise does not have, with the right angles. This is no mistake of the settings."""
     agree = {layer for c in case.comparisons if isinstance(c, Comparison) and c.agrees for layer in c.layers}
     for group in case.groups:
         if group.unknown and agree.issuperset(group.layers):
             yield group.unknown, False
+
+
+def degenerate_rotation(case: Case) -> Texts:
+    """RoPE rotates no dimension, or turns all of them within some ten tokens, so that attention cannot tell positions apart."""
+    head_dim = max((group.head_dim for group in case.groups), default=0)
+    for name, entry in case.folder.used_entries():
+        where, fraction, theta = (
+            f"{name}: " if name else "",
+            entry.get("partial_rotary_factor"),
+            entry.get("rope_theta"),
+        )
+        if isinstance(fraction, int | float) and head_dim and int(fraction * head_dim) < 2:
+            key = "rotary_pct" if "rotary_pct" in case.folder.settings else "partial_rotary_factor"
+            yield f"{where}{key} = {fraction:g} rotates none of the {head_dim} dimensions of a head; correct or remove it"
+        if is_number(theta) and theta < SMALLEST_THETA:
+            longest = 2 * math.pi * max(theta, 1)
+            yield f"{where}rope_theta = {theta:g} gives no wavelength of more than {longest:.0f} tokens; correct it"
 
 
 def ignored_keys(case: Case) -> Texts:
@@ -124,6 +156,8 @@ def ignored_window(case: Case) -> Texts:
     first = getattr(config, "max_window_layers", None)
     if hasattr(config, "use_sliding_window") and switch is None:
         reason = "use_sliding_window is missing and false by default; write it"
+    elif settings.get("layer_types") and "sliding_attention" not in (getattr(config, "layer_types", None) or ()):
+        reason = "layer_types has no sliding_attention; correct one of them"
     elif isinstance(first, int) and first >= case.folder.layers:
         reason = (
             f"max_window_layers = {first} leaves none of the {case.folder.layers} layers to it; correct one of them"
