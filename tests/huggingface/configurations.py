@@ -167,6 +167,41 @@ SOUND: dict[str, Settings] = {
         "num_hidden_layers": 2, "multi_query": True, "parallel_attn": True, "alibi": False, "vocab_size": 64,
         "transformers_version": "4.27.4", "torch_dtype": "bfloat16",
     },
+    "Yarn-Llama-2 64K, of before rope_theta": {
+        **LLAMA, "max_position_embeddings": 65536, "torch_dtype": "bfloat16", "transformers_version": "4.31.0",
+        "rope_scaling": {"factor": 16.0, "original_max_position_embeddings": 4096, "type": "yarn", "finetuned": True},
+    },
+    "LLaMA-2-7B-32K": {
+        **LLAMA, "max_position_embeddings": 32768, "rope_scaling": {"factor": 8.0, "type": "linear"}, "torch_dtype": "float16",
+        "transformers_version": "4.31.0",
+    },
+    "MiniCPM3": {
+        "architectures": ["MiniCPM3ForCausalLM"], "model_type": "minicpm3", **SHAPE, "max_position_embeddings": 32768,
+        "q_lora_rank": 32, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "kv_lora_rank": 32, "rope_scaling": {
+            "type": "longrope", "long_factor": [1.0 + p for p in range(16)], "short_factor": [1.0 + p for p in range(16)],
+            "original_max_position_embeddings": 32768,
+        },
+        "auto_map": {"AutoConfig": "configuration_minicpm.MiniCPM3Config"}, "transformers_version": "4.41.2",
+    },
+    "ModernBERT's decoder": {
+        "architectures": ["ModernBertDecoderForCausalLM"], "model_type": "modernbert-decoder", **SHAPE, "local_attention": 128,
+        "max_position_embeddings": 7999, "global_rope_theta": 160000.0, "local_rope_theta": 160000.0, "pad_token_id": 0,
+        "global_attn_every_n_layers": 3, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+        "transformers_version": "4.55.0",
+    },
+    "RecurrentGemma": {
+        "architectures": ["RecurrentGemmaForCausalLM"], "model_type": "recurrent_gemma", **SHAPE, "num_hidden_layers": 3,
+        "num_key_value_heads": 1, "attention_window_size": 2048, "lru_width": 256, "partial_rotary_factor": 0.5,
+        "rope_theta": 10000.0, "block_types": ["recurrent", "recurrent", "attention"], "transformers_version": "4.40.0",
+    },
+    "EXAONE 3.5": {
+        **LLAMA, "architectures": ["ExaoneForCausalLM"], "model_type": "exaone", "max_position_embeddings": 32768,
+        "rope_theta": 1000000, "rope_scaling": {**LLAMA3_SCALING}, "transformers_version": "4.43.0",
+    },
+    "StarCoder": {
+        "architectures": ["GPTBigCodeForCausalLM"], "model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_inner": 24576,
+        "n_layer": 2, "n_positions": 8192, "multi_query": True, "vocab_size": 64, "transformers_version": "4.28.1",
+    },
 }  # fmt: skip
 
 

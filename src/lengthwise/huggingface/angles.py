@@ -19,7 +19,7 @@ from lengthwise.encodings import RotaryEncoding
 from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.huggingface.description import LayerGroup, build, label_of
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.observation import rotary_embeddings
+from lengthwise.huggingface.observation import decoder_of, rotary_embeddings
 from lengthwise.huggingface.own_encoding import train_length_of
 
 MAX_SAMPLES = 1 << 15  # positions that are compared: all, or evenly spaced ones including the first and the last
@@ -148,9 +148,8 @@ def _compared_with(
 
 def _rotaries(folder: ModelFolder, dtype: torch.dtype) -> list[Any]:
     """Return the rotary embeddings that the model's classes build with this default dtype."""
-    model = folder.model
     different: dict[tuple[Any, str], Any] = {}
-    for module in rotary_embeddings(model.get_decoder() if hasattr(model, "get_decoder") else model):
+    for module in rotary_embeddings(decoder_of(folder.model)):
         config = getattr(module, "config", None) or folder.config
         different.setdefault((type(module), repr(getattr(config, "rope_parameters", None))), config)
     with transformers_call(folder.path, "build its rotary embedding", advice=CORRECT), _default_dtype(dtype):

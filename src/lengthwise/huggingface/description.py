@@ -79,7 +79,7 @@ class _Described:
 def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     """Return the encodings of the layers that have attention, with the settings that transformers reads."""
     config, observed = folder.config, folder.observation.layers
-    has_alibi = getattr(config, "alibi", False) is True
+    has_alibi = hasattr(type(config), "alibi") and config.alibi is True  # other classes ignore it
     with_attention = sorted(observed) or [int(module.layer_idx) for module in attention_layers(folder.model)]
     with_attention = with_attention or list(range(folder.layers))
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:

@@ -79,14 +79,15 @@ def scaling_without_effect(case: Case) -> Texts:
     for name, entry in case.folder.used_entries():
         kind, where = entry.get("rope_type"), f"{name}: " if name else ""
         factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
-        if kind in ("yarn", "longrope") and factor is None and original is not None and original == case.folder.length:
+        short, long = entry.get("short_factor"), entry.get("long_factor")
+        has_ratio = kind == "yarn" or (kind == "longrope" and short != long)  # they are the same in MiniCPM3
+        if has_ratio and factor is None and original is not None and original == case.folder.length:
             yield (
                 f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are both "
                 f"{original:,}; write the factor, or correct one length"
             )
         elif factor == 1 and kind != "longrope":
             yield f"{where}{kind} with factor 1 scales nothing", False
-        short, long = entry.get("short_factor"), entry.get("long_factor")
         if kind == "longrope" and short and long and sum(short) > sum(long):
             are_small = min(long) < 1 <= min(short)
             reason = (
@@ -98,10 +99,11 @@ def scaling_without_effect(case: Case) -> Texts:
 def missing_theta(case: Case) -> Texts:
     """Without rope_theta, transformers takes its class's default, mostly 10,000, and says nothing.
 
-    Only the first models with RoPE (Llama 1 and 2, early Falcon) have no rope_theta and mean 10,000. Since 4.34 transformers writes
-    rope_theta, and 5 writes it into rope_parameters, so a file of theirs without it has lost it, and so has a model for long
-    sequences. A theta under a name that the class does not read is lost as well. (MarinFold#184: 10,000 for 500,000 cost
-    0.77 nats per token.)
+    Only the first models with RoPE (Llama 1 and 2, early Falcon) have no rope_theta and mean 10,000. Before 4.33 transformers had
+    no such setting, and models with code of their own may have none (MiniCPM3), so theirs is 10,000 at any length
+    (Yarn-Llama-2-64k). Since 4.34 transformers writes rope_theta, and 5 writes it into rope_parameters, so a file of theirs
+    without it has lost it, and so has a model for long sequences. A theta under a name that the class does not read is lost as
+    well. (MarinFold#184: 10,000 for 500,000 cost 0.77 nats per token.)
     """
     if not case.rotates:
         return
@@ -128,10 +130,12 @@ def missing_theta(case: Case) -> Texts:
     version = re.match(
         r"(\d+)\.(\d+)", str(settings.get("transformers_version") or case.folder.whole.get("transformers_version"))
     )
-    is_recent = version is not None and (int(version[1]), int(version[2])) >= (4, 34)
+    saved_by = (int(version[1]), int(version[2])) if version is not None else (4, 33)
+    is_without = saved_by < (4, 33) or bool(case.folder.whole.get("auto_map"))
     is_scaled = any(entry.get("rope_type") in SCALED for _, entry in case.folder.used_entries())
     text = f"there is no rope_theta, so transformers computes with {DEFAULT_THETA:,.0f}"
-    if is_recent or is_scaled or settings.get("rope_parameters") or (case.folder.length or 0) > LONG:
+    is_long = is_scaled or (case.folder.length or 0) > LONG
+    if settings.get("rope_parameters") or (not is_without and (saved_by >= (4, 34) or is_long)):
         yield f"{text}, which is rarely what such a model was trained with; write the theta of its training"
     else:
         yield f"{text}, as the first models with RoPE do", False

@@ -88,7 +88,7 @@ class _LayerRaises(Exception):
 def observe(model: Any) -> Observation:
     """Return what the attention layers of a model do, with its settings and without its weights."""
     try:
-        decoder = _without_weights(model.get_decoder() if hasattr(model, "get_decoder") else model)
+        decoder = _without_weights(decoder_of(model))
         positions = torch.linspace(0, 1, TOKENS).square().mul(_furthest(decoder.config) - 1).long()
         rotated = _forward(decoder, positions)
         for module in rotary_embeddings(decoder):
@@ -120,6 +120,13 @@ def _confirmed(decoder: Any, positions: Tensor, error: _LayerRaises) -> Observat
 
 def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def decoder_of(model: Any) -> Any:
+    """Return the part of a model that contains its layers, without the head."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    # The attribute "decoder" of ModernBERT's decoder is its last linear layer.
+    return model.base_model if isinstance(decoder, nn.Linear) else decoder
 
 
 def rotary_embeddings(model: nn.Module) -> Iterator[nn.Module]:

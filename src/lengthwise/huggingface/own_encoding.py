@@ -92,7 +92,8 @@ class Settings:
             return OwnEncoding(choose(NoPE))
         entry = self.entry_of(index)
         part = getattr(self.config, "qk_rope_head_dim", None)  # of the dimensions, as in DeepSeek's attention
-        head_dims = dict.fromkeys(size for size in (layer.head_dim, part) if size)
+        # The part comes first, because lists of factors may have its length only.
+        head_dims = dict.fromkeys(size for size in (part, layer.head_dim) if size)
         for has_other_theta in (False, True):
             for head_dim in head_dims:
                 for choice in self.choices(entry, head_dim, has_other_theta):
@@ -124,7 +125,7 @@ class Settings:
             encoding_from_rope_parameters(
                 variant,
                 head_dim=head_dim,
-                max_position_embeddings=int(self.config.max_position_embeddings),
+                max_position_embeddings=_longest(self.config),
                 layout=layout,
             )
             for variant in variants
@@ -185,9 +186,13 @@ def train_length_of(config: Any) -> int:
     """
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
-    names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
-    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
-    original = getattr(config, "original_max_position_embeddings", None)
+    longest, original = _longest(config), getattr(config, "original_max_position_embeddings", None)
     if all(entry.get("rope_type", "default") in ("default", "linear") for entry in nested or [parameters]):
         return min(longest, int(original)) if original else longest
     return min(trained_length(entry, longest) for entry in nested or [parameters])
+
+
+def _longest(config: Any) -> int:
+    """Return the number of positions in a configuration, and 2,048 if there is none, as in RecurrentGemma."""
+    names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
+    return next((int(found) for name in names if (found := getattr(config, name, None))), 2048)

@@ -243,7 +243,9 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
             f"{reprlib.repr(model_type)}{auto_map}; take a causal model, such as MPT or Llama"
         )
     expected: str = known[model_type]
-    if declared and expected.lower() not in map(str.lower, declared):  # the first MPT has another case
+    # The first MPT has another case. A class of the model's authors (ExaoneForCausalLM) is one that transformers does not have.
+    own = [name for name in declared if name.endswith("ForCausalLM") and not hasattr(transformers, name)]
+    if declared and not own and expected.lower() not in map(str.lower, declared):
         raise ConfigError(
             f"{path} contains {', '.join(declared)}, which is not a causal language model ({expected} would be one of this "
             "type); take a causal model, such as MPT or Llama"

@@ -78,6 +78,8 @@ def _problems(entry: Mapping[str, Any], has_failed: bool) -> Iterator[str]:
         for name in ("rope_type", "type"):
             if name in entry and (not isinstance(entry[name], str) or entry[name] not in {*known, *SYNONYMS}):
                 yield f"transformers has no {name} {unlisted(_cut(entry[name]), known)}"
+            if entry.get(name) == "su":
+                yield f"{name} 'su' is an older name, for which transformers misses settings; write 'longrope', its name of today"
 
 
 def _is_finite(value: Any) -> bool:

@@ -15,8 +15,8 @@ from lengthwise.evaluation.pretrained.transformers_calls import transformers_cal
 
 LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
 """Settings that count layers; each layer has at least one tensor."""
-COUNTS = re.compile(r"(n|num)_\w+")
-"""Settings that count parts or classes, each of which may become an object."""
+COUNTS = re.compile(r"(n|num)_(?!(embd|embed|inner)$)\w+")
+"""Settings that count parts or classes, each of which may become an object. n_embd and n_inner are widths."""
 POSITIONS = re.compile(r"\w*(position|length|len|seq|window|ctx|context|chunk|pixel)s?(_\w+)?")
 """Settings in units of tokens; without a table of positions they may be larger than any dimension of a tensor."""
 REALS = re.compile(r"(\w+_)?(theta|base|freq|timescale|wavelength|seed|factor|alpha|beta|scale|std|eps)")
