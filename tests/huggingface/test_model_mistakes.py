@@ -254,7 +254,7 @@ def differences(path, settings, **stored):
 
     read, groups, _, _ = judged(path, settings)
     save_file({name: tensor.contiguous() for name, tensor in stored.items()}, path / "model.safetensors")
-    return list(stored_buffers.differences(read, groups))
+    return [(finding.text, finding.is_problem) for finding in stored_buffers.differences(read, groups)]
 
 
 def test_stored_frequencies(tmp_path):
@@ -262,27 +262,50 @@ def test_stored_frequencies(tmp_path):
     exact = 500000.0 ** -(torch.arange(0, 64, 2) / 64)
     names = [f"model.layers.{layer}.self_attn.rotary_emb.inv_freq" for layer in range(4)]
     assert differences(tmp_path, plain, **dict.fromkeys(names[:1], exact)) == []
-    rounded = differences(tmp_path, plain, **{name: exact.bfloat16() for name in names})
-    assert len(rounded) == 1 and "rounded to bfloat16" in rounded[0] and "of 3 more tensors" in rounded[0]
-    (other,) = differences(tmp_path, plain, **{names[0]: 10000.0 ** -(torch.arange(0, 64, 2) / 64)})
-    assert "trained with other settings" in other
-    (other,) = differences(tmp_path, plain, **{names[0]: exact[:16]})
-    assert "has shape [16], but the settings mean 32 frequencies" in other
+    ((text, is_problem),) = differences(tmp_path, plain, **{name: exact.bfloat16() for name in names})
+    assert "rounded to bfloat16" in text and "of 3 more tensors" in text
+    assert not is_problem  # transformers computes unrounded ones
+    ((text, is_problem),) = differences(tmp_path, plain, **{names[0]: 10000.0 ** -(torch.arange(0, 64, 2) / 64)})
+    assert "trained with other settings" in text and is_problem
+    ((text, is_problem),) = differences(tmp_path, plain, **{names[0]: exact[:16]})
+    assert "has shape [16], but the settings mean 32 frequencies" in text and is_problem
+    ((text, is_problem),) = differences(tmp_path, plain, **{names[0]: exact * math.nan})
+    assert "contains NaN or infinity" in text and is_problem
 
 
-def test_stored_slopes_tables_and_projections(tmp_path):
+def test_stored_frequencies_of_linear_scaling_may_be_unscaled(tmp_path):
+    linear = changed(SOUND["Vicuna 1.5, 16K"])
+    exact, name = 10000.0 ** -(torch.arange(0, 64, 2) / 64), "model.layers.0.self_attn.rotary_emb.inv_freq"
+    assert [differences(tmp_path, linear, **{name: exact / factor}) for factor in (1, 4)] == [[], []]
+    ((text, is_problem),) = differences(tmp_path, linear, **{name: exact / 2})
+    assert "trained with other settings" in text and is_problem
+
+
+def test_stored_slopes(tmp_path):
     slopes = 2.0 ** -torch.arange(2, 10, 2)
     assert differences(tmp_path, MPT, **{"transformer.slopes": slopes}) == []
-    (other,) = differences(tmp_path, MPT, **{"transformer.slopes": slopes**2})
-    assert "other slopes" in other
-    gpt2 = SOUND["GPT-2"]
-    assert differences(tmp_path, gpt2, **{"wpe.weight": torch.zeros(1024, 64)}) == []
-    (other,) = differences(tmp_path, gpt2, **{"wpe.weight": torch.zeros(2048, 64)})
-    assert other == "wpe.weight has 2,048 rows, but the settings mean 1,024 positions"
-    k = "model.layers.0.self_attn.k_proj.weight"
-    assert differences(tmp_path, LLAMA_3_1, **{k: torch.zeros(128, 256)}) == []
-    (other,) = differences(tmp_path, LLAMA_3_1, **{k: torch.zeros(256, 256)})
-    assert other.startswith(f"{k} has 256 rows, but the settings mean 128")
+    ((text, is_problem),) = differences(tmp_path, MPT, **{"transformer.slopes": slopes**2})
+    assert "other slopes" in text and is_problem
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "shape", "wrong"),
+    [
+        ("GPT-2", "wpe.weight", (1024, 64), (1026, 64)),
+        ("GPT-2", "transformer.h.1.attn.c_attn.weight", (64, 192), (64, 128)),
+        ("GPT-NeoX", "gpt_neox.layers.0.attention.query_key_value.weight", (768, 256), (512, 256)),
+        ("Llama 3.1", "model.layers.0.self_attn.k_proj.weight", (128, 256), (256, 256)),
+        ("Llama 3.1", "layers.3.self_attn.v_proj.weight", (128, 256), (256, 256)),
+        ("Llama 3.1", "model.layers.0.self_attn.o_proj.weight", (256, 256), (256, 128)),
+        ("Llama 3.1", "lm_head.weight", (64, 256), (96, 256)),
+        ("Phi-3", "model.layers.2.self_attn.qkv_proj.weight", (768, 256), (512, 256)),
+    ],
+)
+def test_shapes_of_stored_parameters(tmp_path, name, tensor, shape, wrong):
+    assert differences(tmp_path, SOUND[name], **{tensor: torch.zeros(shape)}) == []
+    assert differences(tmp_path, SOUND[name], **{tensor: torch.zeros(wrong, dtype=torch.uint8)}) == []  # quantized
+    ((text, is_problem),) = differences(tmp_path, SOUND[name], **{tensor: torch.zeros(wrong)})
+    assert text.startswith(f"{tensor} has shape {list(wrong)}, but the settings mean {list(shape)};") and is_problem
 
 
 def tiny_weights(path):
@@ -299,7 +322,8 @@ def test_complete_weights_and_what_was_compared(tmp_path):
     found = stored_buffers.check_weights(read, groups)
     assert found.findings == []
     assert found.numbers() == {
-        "files": len(set(shards.values())), "tensors": len(shards), "parameters": len(shards), "projections": 6, "frequencies": 0,
+        "files": len(set(shards.values())), "tensors": len(shards), "parameters": len(shards), "shapes": len(shards),
+        "frequencies": 0,
         "slopes": 0, "tables": 0,
     }  # fmt: skip
     assert found.in_words().startswith(f"Weights: {len(shards)} tensors in ")
@@ -323,6 +347,27 @@ def test_missing_shards_and_tensors(tmp_path):
     assert "of the model's parameters are not stored, and would be random" in problem.text or name in problem.text
 
 
+def test_a_further_tensor_does_not_hide_missing_ones(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    from tests.huggingface.models import model_of
+
+    model_of("llama").save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    stored = {name: tensor for name, tensor in load_file(file).items() if "layers.1.mlp.up_proj" not in name}
+    read = folder.read_folder(tmp_path)
+    groups = description.layer_groups(read)
+    save_file(stored, file)
+    (problem,) = stored_buffers.check_weights(read, groups).findings
+    assert problem.text.startswith("model.layers.1.mlp.up_proj.weight is not stored, and would be random;")
+    stored = {name: tensor for name, tensor in stored.items() if "up_proj" not in name}
+    save_file({**stored, "model.layers.0.self_attn.further": torch.zeros(8)}, file)
+    (problem,) = stored_buffers.check_weights(read, groups).findings
+    assert problem.text.startswith(
+        "model.layers.0.mlp.up_proj.weight and 2 more of the model's parameters are not stored"
+    )
+
+
 def test_other_numbers_of_layers(tmp_path):
     tiny_weights(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())
@@ -343,7 +388,7 @@ def test_names_of_packed_and_joined_weights_are_not_missing(tmp_path):
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     read = folder.read_folder(tmp_path)
     found = stored_buffers.check_weights(read, description.layer_groups(read))
-    assert (found.findings, found.parameters) == ([], 0)
+    assert (found.findings, found.parameters) == ([], 0) and found.shapes
     assert "no parameters by name" in found.in_words()
 
 

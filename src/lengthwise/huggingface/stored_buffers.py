@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings import ALiBi, Learned, RotaryEncoding
+from lengthwise.encodings import PI, ALiBi, RotaryEncoding
 from lengthwise.evaluation.pretrained.loading import CONVERSION
 from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
@@ -16,7 +16,7 @@ from lengthwise.huggingface.angles import RELATIVE
 from lengthwise.huggingface.cases import Finding
 from lengthwise.huggingface.description import TABLES, LayerGroup, build
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.missing_tensors import MissingTensors
+from lengthwise.huggingface.missing_tensors import MissingTensors, stored_parameters
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
@@ -46,15 +46,15 @@ def stored_tensors(folder: ModelFolder) -> dict[str, Tensor]:
 class CheckedWeights:
     """What was found in the stored tensors, and what was compared: numbers of tensors.
 
-    `parameters`: those of the model that were looked for by their names, 0 if the folder has other names. `projections`: of q and
-    k, whose shapes were compared. `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
+    `parameters`: those of the model that were looked for by their names, 0 if the folder has other names. `shapes`: of parameters
+    that were compared. `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
     """
 
     findings: list[Finding]
     files: int
     tensors: int
     parameters: int
-    projections: int
+    shapes: int
     frequencies: int
     slopes: int
     tables: int
@@ -71,8 +71,8 @@ class CheckedWeights:
         )
         return (
             f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, the shapes of "
-            f"{self.projections:,} projections of q and k, {self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, "
-            f"and {self.tables:,} tables of positions."
+            f"{self.shapes:,} parameters, {self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and "
+            f"{self.tables:,} tables of positions."
         )
 
 
@@ -80,7 +80,7 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
     """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared."""
     stored = stored_tensors(folder)
     missing = MissingTensors(folder, stored)
-    found = [Finding("weights", text) for text in (*missing.texts(), *differences(folder, groups))]
+    found = [*(Finding("weights", text) for text in missing.texts()), *differences(folder, groups)]
     dtype = str(folder.dtype).removeprefix("torch.")
     weights = [t for name, t in stored.items() if len(t.shape) > 1 and not t.is_computed(name)]
     dtypes = sorted({NAMES.get(tensor.dtype, tensor.dtype) for tensor in weights})
@@ -91,29 +91,24 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
     last = [name.removesuffix(".weight").rpartition(".")[2] for name in stored]
     return CheckedWeights(
         found, len(list(folder.path.glob("*.safetensors"))), len(stored), missing.compared,
-        len(list(_projections(folder, stored))), last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
+        len(list(_comparable(folder, stored))), last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
     )  # fmt: skip
 
 
-def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[str]:
+def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Finding]:
     """Yield what in the stored tensors contradicts the settings, each in one line."""
     stored = stored_tensors(folder)
-    yield from _head_shapes(folder, stored)
     by_layer = {layer: group for group in groups for layer in group.layers}
-    yield from _once(_frequencies(folder, stored, by_layer))
+    for kind, text in _once([*_shapes(folder, stored), *_frequencies(folder, stored, by_layer)]):
+        # transformers computes the frequencies itself, and many checkpoints (Pythia) have them in their own dtype
+        yield Finding("weights", text, is_problem=kind != "rounded")
     for name, tensor in stored.items():
-        last = name.removesuffix(".weight").rpartition(".")[2]
         choice = by_layer[0].encoding
-        if last in TABLES and choice is not None and choice.cls is Learned:
-            rows = dict(choice.settings)["max_length"]
-            extra = tensor.shape[0] - rows
-            if tensor.shape[0] < rows or extra > 8:  # OPT has 2 more rows than positions
-                yield f"{name} has {tensor.shape[0]:,} rows, but the settings mean {rows:,} positions"
-        elif last in SLOPES and choice is not None and choice.cls is ALiBi:
+        if name.rpartition(".")[2] in SLOPES and choice is not None and choice.cls is ALiBi:
             ours = torch.as_tensor(build(folder, by_layer[0]).slopes, dtype=torch.float64).flatten()
             theirs = _values(folder, name, tensor)
             if theirs is not None and (len(theirs) != len(ours) or not torch.allclose(theirs, ours, rtol=RELATIVE)):
-                yield f"{name} has other slopes than transformers computes for these settings"
+                yield Finding("weights", f"{name} has other slopes than transformers computes for these settings")
 
 
 def _frequencies(
@@ -131,9 +126,13 @@ def _frequencies(
         if theirs is None or theirs.shape != ours.shape:
             yield "shape", f"{name} has shape {list(tensor.shape)}, but the settings mean {len(ours)} frequencies"
             continue
-        error = ((theirs - ours).abs() / ours.abs().clamp(min=1e-30)).max().item()
+        # Linear scaling divides either the frequencies, or the positions, as in older versions of transformers.
+        factors = {1.0, float(dict(group.encoding.settings)["factor"]) if group.encoding.cls is PI else 1.0}
+        error = min(((theirs - ours * f).abs() / (ours * f).abs().clamp(min=1e-30)).max().item() for f in factors)
         dtype = NAMES.get(tensor.dtype, tensor.dtype)
-        if error > ROUNDED:
+        if not theirs.isfinite().all():
+            yield "formula", f"{name} contains NaN or infinity; download this file again"
+        elif error > ROUNDED:
             yield (
                 "formula",
                 f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model was trained "
@@ -148,33 +147,35 @@ def _frequencies(
             )
 
 
-def _once(found: Iterator[tuple[str, str]]) -> Iterator[str]:
+def _once(found: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the first text of each kind, with the number of further tensors of which the same is true."""
     texts: dict[str, list[str]] = {}
     for kind, text in found:
         texts.setdefault(kind, []).append(text)
-    for first, *more in texts.values():
-        yield first + (f" (and so of {len(more)} more tensors)" if more else "")
+    for kind, (first, *more) in texts.items():
+        others = f" (and so of {len(more)} more tensor{'s' if len(more) > 1 else ''})" if more else ""
+        yield kind, first + others
 
 
-def _head_shapes(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
-    """Yield a projection of q or k whose number of rows contradicts the numbers of heads."""
-    for name, module, tensor in _projections(folder, stored):
-        if tensor.shape[0] != module.out_features:
+def _shapes(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
+    """Yield stored parameters of another shape than the model's, such as projections for other numbers of heads."""
+    for name, shape in _comparable(folder, stored):
+        if stored[name].shape != shape:
             yield (
-                f"{name}.weight has {tensor.shape[0]:,} rows, but the settings mean {module.out_features:,}: num_attention_heads, "
-                "num_key_value_heads or head_dim is wrong"
+                "parameter",
+                f"{name} has shape {list(stored[name].shape)}, but the settings mean {list(shape)}; use the config.json that "
+                "belongs to the weights",
             )
-            return
 
 
-def _projections(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, torch.nn.Linear, Tensor]]:
-    for name, module in folder.model.named_modules():  # of the class itself, because some have gates beside the heads
-        if name.rpartition(".")[2] not in ("q_proj", "k_proj") or not isinstance(module, torch.nn.Linear):
-            continue
-        tensor = stored.get(f"{name}.weight") or stored.get(f"{name.partition('.')[2]}.weight")
-        if tensor is not None and tensor.dtype in NAMES and len(tensor.shape) == 2:  # quantized weights are packed
-            yield name, module, tensor
+def _comparable(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the names of stored parameters with the shapes of the model's. Quantized weights are packed, and have others.
+
+    Tensors with more axes are left out, because transformers transposes the experts of some models while it loads them.
+    """
+    for name, parameter in stored_parameters(folder.model, stored):
+        if stored[name].dtype in NAMES and parameter.dim() <= 2:
+            yield name, tuple(parameter.shape)
 
 
 def _values(folder: ModelFolder, name: str, tensor: Tensor) -> Any:
