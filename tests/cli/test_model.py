@@ -60,6 +60,21 @@ def test_a_sound_model(here, tmp_path):
     assert ran.out.endswith("No problems found.\n")
 
 
+def test_equal_comparisons_of_layers_with_different_windows_are_one_line(here, tmp_path):
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    gemma_2 = {**GEMMA_3, "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "rope_parameters": rope}
+    folder = written(tmp_path / "m", gemma_2)
+    lines = here("model", folder).out.splitlines()
+    assert len([line for line in lines if "radians" in line]) == 2  # float32 and bfloat16
+    assert len(json.loads(here("model", folder, "--json").out)["angles"]) == 4
+
+
+def test_layers_that_cannot_be_observed_are_named(here, tmp_path):
+    observed, not_observed = (here("model", written(tmp_path / "m", settings)).out for settings in (GEMMA_3, MPT))
+    assert "were not observed" not in observed
+    assert "These layers were not observed (they do not call transformers' attention interface), so the" in not_observed
+
+
 def test_problems_set_the_exit_code(here, tmp_path):
     folder = written(tmp_path / "m", changed(DYNAMIC, use_cache=True))
     ran = here("model", folder)

@@ -119,6 +119,17 @@ def test_a_class_that_ignores_alibi_rotates(tmp_path):
     assert (found.check, found.is_problem) == ("unread-settings", False) and "does not read alibi" in found.text
 
 
+def test_queries_that_are_scaled_before_the_attention_function_or_not_at_all(tmp_path):
+    opt = {"model_type": "opt", "hidden_size": 160, "num_attention_heads": 2, "num_hidden_layers": 2, "ffn_dim": 64,
+           "vocab_size": 64, "word_embed_proj_dim": 160, "max_position_embeddings": 128}  # fmt: skip
+    _, (group,), _, _ = judged(tmp_path, opt)
+    assert group.softmax_scale == pytest.approx(80**-0.5, rel=1e-6) and group.temperature == ""
+    neo = {"model_type": "gpt_neo", "hidden_size": 128, "num_heads": 2, "num_layers": 2, "vocab_size": 64, "window_size": 256,
+           "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 2048}  # fmt: skip
+    _, groups, _, _ = judged(tmp_path, neo)
+    assert [group.temperature for group in groups] == ["× 8 (softmax scale 1)"] * 2
+
+
 def test_layers_without_rope(tmp_path):
     _, (rope, nope), _, _ = judged(tmp_path, SOUND["SmolLM3"])
     assert (rope.layers, nope.layers, nope.encoding.label) == ((0, 1, 2), (3,), "NoPE")

@@ -148,6 +148,9 @@ def _print(
     )
     console = stdout()
     console.print(_layers_table(read.layers, groups))
+    if not read.observation.layers:
+        reason = read.observation.reason or "they do not call transformers' attention interface"
+        print(f"These layers were not observed ({one_line(reason)}), so the table shows what the settings say.")
     measured = [c for c in comparisons if isinstance(c, Comparison)]
     if measured:
         print()
@@ -190,15 +193,20 @@ def _angles_table(measured: "list[Comparison]") -> Any:
     table = plain_table(column("what transformers computes", overflow="fold"), "dtype")
     for name in ("length", "largest error", "at position", "pair or head", "attention factor"):
         table.add_column(name, justify="right", no_wrap=True)
-    for c in measured:
-        cells = (
+    rows = [
+        (
+            c.encoding,
+            c.dtype,
             f"{c.length:,}",
             f"{figure(c.error, 3)} {c.unit}",
             f"{c.position:,}",
             f"{c.pair}",
             figure(c.gain, 6) if c.unit == "radians" else "–",
         )
-        table.add_row(c.encoding, c.dtype, *cells)
+        for c in measured
+    ]
+    for row in dict.fromkeys(rows):  # kinds of layers may differ in their windows only
+        table.add_row(*row)
     return table
 
 

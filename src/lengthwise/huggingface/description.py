@@ -62,7 +62,7 @@ def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
                     windows[observed.shows] = _shown_window(observed.shows)
                 window = windows[observed.shows]
             group = replace(group, encoding=encoding.choice, head_dim=encoding.head_dim, unknown=encoding.unknown)
-            scale = _softmax_scale(module, observed)
+            scale = _softmax_scale(config, module, observed)
             temperature = _temperature(folder, group, module, observed, scale)
             group = replace(group, window=window, softmax_scale=scale, temperature=temperature)
         groups.setdefault(group, []).append(layer)
@@ -193,9 +193,12 @@ def _first_shown(shows: Any, query: int) -> int:
     return int(shows(row, row, torch.tensor([query]), torch.arange(query + 1)).flatten().long().argmax())
 
 
-def _softmax_scale(module: Any, observed: ObservedLayer | None) -> float | None:
+def _softmax_scale(config: Any, module: Any, observed: ObservedLayer | None) -> float | None:
     if observed is not None:
-        return observed.head_dim**-0.5 if observed.scale is None else float(observed.scale)
+        scale = observed.head_dim**-0.5 if observed.scale is None else float(observed.scale)
+        return scale * observed.factor
+    if config.model_type == "gpt_neo":
+        return 1.0
     for name in ("scaling", "softmax_scale", "inv_norm_factor"):
         if isinstance(value := getattr(module, name, None), int | float):
             return float(value)
@@ -234,7 +237,7 @@ def _temperature(
         gain = build(folder, group).gain(torch.tensor(folder.length or 1))
         if gain is not None and not math.isclose(gain, 1.0):
             parts.append(f"× {gain**2:.4g} of rotated dimensions (attention factor {gain:.4g})")
-    if module is not None and scale is not None:
+    if scale is not None and (module is not None or observed is None):
         usual = usual_scale(config, module)
         if not math.isclose(scale, usual, rel_tol=1e-6):
             parts.append(f"× {scale / usual:.4g} (softmax scale {scale:.4g})")

@@ -39,6 +39,8 @@ class ObservedLayer:
     `name`: the class of the layer. `q`, `k` [1, heads, tokens, head_dim]: of tokens at `positions`. `plain_q`, `plain_k`: the same
     with angles of 0. `shows(query, key)`: whether the mask shows a key to a query; None if the layer has computed another mask.
     `window`, `scale`, `softcap`: as the layer passes them, None if it does not. `has_sinks`: it passes a sink logit for each head.
+    `factor`: by what it has multiplied its projections of the first token, that of queries times that of keys (OPT scales
+    queries); 1 if it does more with them, such as a norm.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ObservedLayer:
     scale: float | None
     softcap: float | None
     has_sinks: bool
+    factor: float
 
     @property
     def head_dim(self) -> int:
@@ -100,8 +103,10 @@ def observe(model: Any) -> Observation:
         return Observation({}, reason=_described(error))
     return Observation(
         {
-            index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further)
-            for index, (name, q, k, *further) in rotated.items()
+            index: ObservedLayer(
+                name, positions, q, k, plain[index][1], plain[index][2], *further, factor=plain[index][-1]
+            )
+            for index, (name, q, k, *further, _) in rotated.items()
         }
     )
 
@@ -148,6 +153,7 @@ class _WithoutWeights(TorchFunctionMode):
         super().__init__()
         self.random = torch.Generator().manual_seed(0)
         self.vectors: dict[int, tuple[Tensor, Tensor]] = {}
+        self.rows: list[Tensor] = []  # by which products with parameters were replaced
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -168,7 +174,19 @@ class _WithoutWeights(TorchFunctionMode):
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return result
         row = torch.randn(result.shape[-1:], generator=self.random).to(result.dtype)
+        self.rows.append(row)
         return row.expand(result.shape).contiguous()
+
+    def factor(self, states: Tensor) -> float:
+        """Return by what queries or keys [1, heads, tokens, head_dim] of the first token differ from one of the last products."""
+        first = states[0, :, 0].flatten().double()
+        for row in reversed(self.rows[-4:]):
+            product = row.double()[: len(first)]
+            if len(product) == len(first):
+                factor = float(first @ product / (product @ product))
+                if torch.allclose(first, factor * product, rtol=1e-5):
+                    return float(f"{factor:.7g}")  # the precision of float32
+        return 1.0
 
     def _vector(self, tensor: Tensor) -> Tensor:
         if not tensor.is_meta:
@@ -296,13 +314,14 @@ def _forward(decoder: Any, positions: Tensor) -> dict[int, Any]:
     options: dict[str, Any] = {"attention_mask": torch.ones_like(tokens), "use_cache": False}
     if "position_ids" in inspect.signature(type(decoder).forward).parameters:
         options["position_ids"] = positions[None]
-    with torch.no_grad(), _registered(passed), _WithoutWeights():
+    without_weights = _WithoutWeights()
+    with torch.no_grad(), _registered(passed, without_weights), without_weights:
         decoder(input_ids=tokens, **options)
     return passed
 
 
 @contextmanager
-def _registered(passed: dict[int, Any]) -> Iterator[None]:
+def _registered(passed: dict[int, Any], without_weights: _WithoutWeights) -> Iterator[None]:
     """Make functions known to transformers that store the arguments of each layer in `passed`."""
 
     def attention(
@@ -312,6 +331,7 @@ def _registered(passed: dict[int, Any]) -> Iterator[None]:
         passed[int(module.layer_idx)] = (
             type(module).__name__, query, key, getattr(attention_mask, "shows", None),
             further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
+            without_weights.factor(query) * without_weights.factor(key),
         )  # fmt: skip
         out = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
         return out.transpose(1, 2).contiguous(), None
