@@ -103,9 +103,7 @@ def observe(model: Any) -> Observation:
         return Observation({}, reason=_described(error))
     return Observation(
         {
-            index: ObservedLayer(
-                name, positions, q, k, plain[index][1], plain[index][2], *further, factor=plain[index][-1]
-            )
+            index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further, plain[index][-1])
             for index, (name, q, k, *further, _) in rotated.items()
         }
     )
