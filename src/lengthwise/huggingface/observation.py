@@ -37,10 +37,10 @@ class ObservedLayer:
     """What an attention layer passed to its attention function.
 
     `name`: the class of the layer. `q`, `k` [1, heads, tokens, head_dim]: of tokens at `positions`. `plain_q`, `plain_k`: the same
-    with angles of 0. `shows(query, key)`: whether the mask shows a key to a query; None if the layer has computed another mask.
-    `window`, `scale`, `softcap`: as the layer passes them, None if it does not. `has_sinks`: it passes a sink logit for each head.
-    `factor`: by what it has multiplied its projections of the first token, that of queries times that of keys (OPT scales
-    queries); 1 if it does more with them, such as a norm.
+    with angles of 0. `factor`: by what it has multiplied its projections, that of queries times that of keys (OPT scales
+    queries); 1 if it does more with them, such as a norm. `shows(query, key)`: whether the mask shows a key to a query; None if
+    the layer has computed another mask. `window`, `scale`, `softcap`: as the layer passes them, None if it does not. `has_sinks`:
+    it passes a sink logit for each head.
     """
 
     name: str
@@ -49,12 +49,12 @@ class ObservedLayer:
     k: Tensor
     plain_q: Tensor
     plain_k: Tensor
+    factor: float
     shows: Callable[[Tensor, Tensor], Tensor] | None
     window: int | None
     scale: float | None
     softcap: float | None
     has_sinks: bool
-    factor: float
 
     @property
     def head_dim(self) -> int:
@@ -103,8 +103,8 @@ def observe(model: Any) -> Observation:
         return Observation({}, reason=_described(error))
     return Observation(
         {
-            index: ObservedLayer(name, positions, q, k, plain[index][1], plain[index][2], *further, plain[index][-1])
-            for index, (name, q, k, *further, _) in rotated.items()
+            index: ObservedLayer(name, positions, q, k, *plain[index][1:4], *further)
+            for index, (name, q, k, _, *further) in rotated.items()
         }
     )
 
@@ -327,9 +327,8 @@ def _registered(passed: dict[int, Any], without_weights: _WithoutWeights) -> Ite
     ) -> tuple[Tensor, None]:
         has_sinks = further.get("s_aux") is not None
         passed[int(module.layer_idx)] = (
-            type(module).__name__, query, key, getattr(attention_mask, "shows", None),
-            further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
-            without_weights.factor(query) * without_weights.factor(key),
+            type(module).__name__, query, key, without_weights.factor(query) * without_weights.factor(key),
+            getattr(attention_mask, "shows", None), further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
         )  # fmt: skip
         out = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
         return out.transpose(1, 2).contiguous(), None
