@@ -236,9 +236,12 @@ def _is_finite(value: Any) -> bool:
 
 def _require_flat_settings(path: Path, config: Any) -> None:
     """Raise `ConfigError` for settings in an object inside of rope_parameters, in a class that reads no such object."""
-    rope, of_class = (getattr(c, "rope_parameters", None) or {} for c in (config, type(config)()))
+    rope = getattr(config, "rope_parameters", None) or {}
     objects = [name for name, value in rope.items() if isinstance(value, Mapping)]
-    if objects and "rope_type" in rope and not any(isinstance(value, Mapping) for value in of_class.values()):
+    if not objects or "rope_type" not in rope:
+        return
+    of_class = getattr(type(config)(), "rope_parameters", None) or {}
+    if not any(isinstance(value, Mapping) for value in of_class.values()):
         raise ConfigError(
             f"{path / 'config.json'}: the RoPE settings have the object {str(objects[0])[:40]!r}, which {type(config).__name__} "
             "does not read; write its settings one level higher"

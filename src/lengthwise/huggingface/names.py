@@ -94,7 +94,7 @@ def misspelt(case: Case) -> dict[str, str]:
             if key in read or key.startswith("_") or value is None:
                 continue
             for name in difflib.get_close_matches(key.lower(), relevant, 1, SIMILAR):
-                if name not in settings:
+                if name not in settings and not hasattr(type(config)(), key):  # a class may write what it has computed
                     found[key] = name
     return found
 
