@@ -125,7 +125,8 @@ class Settings:
             encoding_from_rope_parameters(
                 variant,
                 head_dim=head_dim,
-                max_position_embeddings=_longest(self.config),
+                # RecurrentGemma has none
+                max_position_embeddings=getattr(self.config, "max_position_embeddings", None),
                 layout=layout,
             )
             for variant in variants
@@ -186,13 +187,9 @@ def train_length_of(config: Any) -> int:
     """
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
-    longest, original = _longest(config), getattr(config, "original_max_position_embeddings", None)
-    if all(entry.get("rope_type", "default") in ("default", "linear") for entry in nested or [parameters]):
-        return min(longest, int(original)) if original else longest
-    return min(trained_length(entry, longest) for entry in nested or [parameters])
-
-
-def _longest(config: Any) -> int:
-    """Return the number of positions in a configuration, and 2,048 if there is none, as in RecurrentGemma."""
     names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
-    return next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
+    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
+    original = getattr(config, "original_max_position_embeddings", None)
+    if original and all(entry.get("rope_type", "default") in ("default", "linear") for entry in nested or [parameters]):
+        return min(longest, int(original))
+    return min(trained_length(entry, longest) for entry in nested or [parameters])
