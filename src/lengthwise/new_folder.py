@@ -19,12 +19,6 @@ def require_new(folder: str | Path, option: str = "--out", fix: str = "") -> Pat
     if not str(folder).strip():
         raise ConfigError(f"{option} is empty; name a folder")
     path = Path(folder)
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError:  # bytes that are no text, in which safetensors and tokenizers write no files
-        raise ConfigError(
-            f"{option} must be a path in UTF-8, got {str(path.absolute())!r}; name another folder"
-        ) from None
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists, and nothing is overwritten; {fix or 'name another folder, or delete it'}")
     parent = path.absolute().parent
@@ -46,7 +40,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     draft, lock = _locked_draft(path)
     try:
         yield draft
-        share_files(draft)
+        copy_folder_permissions(draft)
         os.rename(draft, path)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -55,7 +49,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def share_files(folder: Path) -> None:
+def copy_folder_permissions(folder: Path) -> None:
     """Give the files of a new folder the folder's permissions to read and write. Those of safetensors are the owner's alone."""
     for path in folder.rglob("*"):
         if path.is_file():

@@ -25,7 +25,7 @@ from lengthwise.extend.memory import peak, reset_peak
 from lengthwise.extend.plan import Plan
 from lengthwise.extend.report import Built, Extended, Report, extended, write
 from lengthwise.extend.tune import Show, Windows, tune
-from lengthwise.new_folder import share_files
+from lengthwise.new_folder import copy_folder_permissions
 from lengthwise.reach.loading import encoder, load_folder
 from lengthwise.reach.measure import Measurement, stored_results
 from lengthwise.reach.program_flags import program_flags
@@ -219,7 +219,7 @@ class Extension:
 
     def _finish(self, folder: Path) -> None:
         """Give the complete folder its name, and delete the rest; the plan last, because it says whose folder this is."""
-        share_files(folder / "out")
+        copy_folder_permissions(folder / "out")
         os.rename(folder / "out", self.out)
         for child in sorted(folder.iterdir(), key=lambda child: child.name == PLAN):
             shutil.rmtree(child) if child.is_dir() else child.unlink()
