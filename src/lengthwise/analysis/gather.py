@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
-    """Return the findings of a study, or of all studies in the store, as the store is in one moment.
-
-    Runs that no study lists are counted (`unlisted`).
+    """Return the findings of a study, or of all, as the store is in one moment. Runs that no study lists are counted (`unlisted`).
 
     Raises `StoreError` for an unknown study.
     """
@@ -67,8 +65,7 @@ def findings(store: "Store", study: str | None = None) -> Findings:
         compared = [run for run in now.runs() if run.key in others] if others else []
         scores = possible_scores(now, runs)
         curves = now.curves(keys, points_of_each(len(keys)))
-    found = from_rows(studies, runs, scores, probes, compared, listed, curves)
-    return dataclasses.replace(found, unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared, listed, curves), unlisted=unlisted)
 
 
 def possible_scores(store: "Store", runs: Sequence["RunRow"]) -> list["ScoreRow"]:

@@ -13,8 +13,8 @@ from lengthwise.config.layers import (
     LAYER_TYPES,
     LayerSettings,
     is_temperature,
+    layer_settings_by_name,
     layer_settings_of,
-    named,
     repeated_layers,
     require_closed_parentheses,
     require_combination,
@@ -88,7 +88,8 @@ class Choice:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
-        data = {"is": self.name, "class": class_version(self.cls), **settings, **named(self.cls, self.layer.to_data())}
+        in_layer = layer_settings_by_name(self.cls, self.layer.to_data())
+        data = {"is": self.name, "class": class_version(self.cls), **settings, **in_layer}
         if self.remaining_layers:
             data["remaining_layers"] = [choice.to_data() for choice in self.remaining_layers]
         return data
@@ -116,7 +117,7 @@ class Choice:
     @property
     def layer_settings(self) -> dict[str, Any]:
         """Return the settings of the layer that are not the defaults, by the names that they have for this class."""
-        return named(self.cls, self.layer.given)
+        return layer_settings_by_name(self.cls, self.layer.given)
 
     @property
     def located_label(self) -> str:

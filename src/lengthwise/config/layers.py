@@ -61,7 +61,7 @@ def layer_settings_of(make: type) -> dict[str, str]:
     return {f"layer_{field}" if field in own else field: field for field in LAYER_TYPES if is_encoding}
 
 
-def named(make: type, fields: dict[str, Any]) -> dict[str, Any]:
+def layer_settings_by_name(make: type, fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields of `LayerSettings` by the names that they have for the class of an encoding."""
     return {name: fields[field] for name, field in layer_settings_of(make).items() if field in fields}
 

@@ -115,7 +115,7 @@ def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dt
         except (_WrongPairs, _NotComparable) as error:
             errors.append(error)
     if not found:
-        raise errors[0]
+        raise errors[0] if errors else _NotComparable("the layers have no rotary embedding of transformers")
     return min(found, key=lambda comparison: comparison.excess)
 
 

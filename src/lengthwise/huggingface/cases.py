@@ -38,7 +38,7 @@ class Case:
     @property
     def rotates(self) -> bool:
         """Whether transformers builds a rotary embedding for the model."""
-        return any(True for _ in rotary_embeddings(self.folder.model))
+        return bool(rotary_embeddings(self.folder.model))
 
 
 Texts = Iterator[str | tuple[str, bool]]  # a text, or a text and whether it is a problem
@@ -48,7 +48,7 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
-def normal(entry: Mapping[str, Any]) -> Data:
+def with_rope_type(entry: Mapping[str, Any]) -> Data:
     """Return an entry with the rope type under one name."""
     kind = entry.get("rope_type", entry.get("type"))
     return {
@@ -61,5 +61,5 @@ def is_theta(key: Any, value: Any) -> bool:
     return THETA_KEY.fullmatch(str(key)) is not None and is_number(value)
 
 
-def listed(values: list[Any]) -> str:
+def join_values(values: list[Any]) -> str:
     return " and ".join(dict.fromkeys(f"{v:g}" if is_number(v) else str(v) for v in values))

@@ -84,7 +84,7 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     with_attention = with_attention or list(range(folder.layers))
     if config.model_type in ("bloom", "mpt") and (alibi := alibi_of(_with_used_slopes(folder))) is not None:
         return dict.fromkeys(with_attention, _Described(alibi, head_dim_of(config)))
-    rotates = any(True for _ in rotary_embeddings(folder.model)) and getattr(config, "rope_parameters", None)
+    rotates = rotary_embeddings(folder.model) and getattr(config, "rope_parameters", None)
     if rotates and not has_alibi:
         try:
             settings = Settings(_with_known_keys(config))

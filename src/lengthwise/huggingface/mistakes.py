@@ -12,9 +12,9 @@ from typing import Any
 
 from lengthwise.evaluation.pretrained.rope_values import KEYS as ROPE_KEYS
 from lengthwise.huggingface.angles import GAIN_TOLERANCE, Comparison, NotCompared
-from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, is_theta, listed, normal
+from lengthwise.huggingface.cases import MOVABLE, Case, Finding, Texts, is_number, is_theta, join_values, with_rope_type
 from lengthwise.huggingface.description import ignores_bias_max, usual_scale
-from lengthwise.huggingface.names import contradicting_keys, lost_theta, misspelt, unread_settings
+from lengthwise.huggingface.names import contradicting_keys, lost_theta, misspelt_names, unread_settings
 from lengthwise.huggingface.observation import attention_layers
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.huggingface.without_effect import (
@@ -108,7 +108,7 @@ def missing_theta(case: Case) -> Texts:
     if not case.rotates:
         return
     settings, config = case.folder.settings, case.folder.config
-    if "rope_theta" in misspelt(case).values() or lost_theta(case):
+    if "rope_theta" in misspelt_names(case).values() or lost_theta(case):
         return
     thetas = [entry.get("rope_theta") for _, entry in case.folder.used_entries()]
     unread = [(k, v) for k, v in settings.items() if isinstance(v, Mapping) and k not in ROPE_KEYS]
@@ -122,7 +122,8 @@ def missing_theta(case: Case) -> Texts:
     if written:
         if thetas and not any(value in thetas for _, value in written):
             key, value = written[0]
-            yield f"{key} = {value:g} is not read by {class_name}, which computes with {listed(thetas)}; write it as rope_theta"
+            used = join_values(thetas)
+            yield f"{key} = {value:g} is not read by {class_name}, which computes with {used}; write it as rope_theta"
         return
     default = getattr(type(config), "default_theta", DEFAULT_THETA)
     if default != DEFAULT_THETA or set(thetas) != {DEFAULT_THETA}:
@@ -173,7 +174,7 @@ def missing_original_length(case: Case) -> Texts:
     if key in case.folder.settings or hasattr(type(case.folder.config), key):
         return
     for name, entry in case.folder.rope_entries():
-        kind = normal(entry)["rope_type"]
+        kind = with_rope_type(entry)["rope_type"]
         if kind in SCALED and entry.get(key) is None:
             yield (
                 f"{name} has rope_type {kind!r} without {key}, so transformers takes max_position_embeddings = "

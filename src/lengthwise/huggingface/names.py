@@ -9,7 +9,7 @@ from typing import Any
 from transformers.configuration_utils import ALLOWED_LAYER_TYPES
 
 from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
-from lengthwise.huggingface.cases import MOVABLE, Case, Texts, is_number, is_theta, listed, normal
+from lengthwise.huggingface.cases import MOVABLE, Case, Texts, is_number, is_theta, join_values, with_rope_type
 
 RELEVANT = re.compile(
     r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|num_hidden_layers|"
@@ -46,7 +46,7 @@ def contradicting_keys(case: Case) -> Texts:
     settings, config = case.folder.settings, case.folder.config
     old, new = settings.get("rope_scaling"), settings.get("rope_parameters")
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
-        first, second = (normal(part) for part in (old, new))
+        first, second = (with_rope_type(part) for part in (old, new))
         if keys := sorted(
             key for key in {*first, *second} if first.get(key) != second.get(key) and key != "rope_theta"
         ):
@@ -73,7 +73,7 @@ def contradicting_keys(case: Case) -> Texts:
             if not inside and value not in used:
                 where = next((f"{name} = {other}" for name, other in outside.items() if other in used), "")
             if where and value not in inside:
-                yield f"{outer} = {value} contradicts {where}; transformers takes {listed(used)}; remove the wrong one"
+                yield f"{outer} = {value} contradicts {where}; transformers takes {join_values(used)}; remove the wrong one"
     aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
     for alias, name in ((alias, name) for alias, name in aliases.items() if name in SIZES or alias in SIZES):
         one, other = settings.get(alias), settings.get(name)
@@ -81,7 +81,7 @@ def contradicting_keys(case: Case) -> Texts:
             yield f"{alias} = {one} contradicts {name} = {other}, which is the same setting; remove the wrong one"
 
 
-def misspelt(case: Case) -> dict[str, str]:
+def misspelt_names(case: Case) -> dict[str, str]:
     """Return settings outside of rope_parameters whose name is almost that of one that the class reads, with that name."""
     found: dict[str, str] = {}
     pending: list[tuple[Mapping[str, Any], Any]] = [(case.folder.settings, case.folder.config)]
@@ -125,7 +125,7 @@ def lost_theta(case: Case) -> Any:
     return theta if is_number(theta) and theta not in used else None
 
 
-def misplaced(case: Case) -> Texts:
+def misplaced_settings(case: Case) -> Texts:
     """Yield settings that stand where the class does not read them, or under the name that another class has for them."""
     settings, config, whole = case.folder.settings, case.folder.config, case.folder.whole
     class_name = type(config).__name__
@@ -166,7 +166,7 @@ def _flat(case: Case) -> list[str]:
         and key not in fields
         and not any(entry.get(key) == value for entry in used)
     ]
-    return keys if any(_says_something(settings[key]) and settings[key] != "default" for key in keys) else []
+    return keys if any(_is_meaningful(settings[key]) and settings[key] != "default" for key in keys) else []
 
 
 def _unknown_kinds(case: Case) -> Texts:
@@ -205,13 +205,13 @@ def other_names(case: Case) -> list[str]:
         if is_number(value)
         and (read := own.intersection(_group(key)))
         and key not in read
-        and not any(_says_something(settings.get(name)) for name in read)
+        and not any(_is_meaningful(settings.get(name)) for name in read)
         and not any(getattr(case.folder.config, name, None) == value for name in read)
     ]
 
 
 def _differs(config: Any, key: str, entry: Mapping[str, Any]) -> bool:
-    return _says_something(entry[key]) and getattr(config, key, None) != entry[key]
+    return _is_meaningful(entry[key]) and getattr(config, key, None) != entry[key]
 
 
 def _is_lost(case: Case, key: str, value: Any) -> bool:
@@ -220,11 +220,13 @@ def _is_lost(case: Case, key: str, value: Any) -> bool:
     if value == case.folder.settings.get(key):
         return False
     if isinstance(value, Mapping):
-        return any(not any(entry.get(k) == v for entry in used) for k, v in normal(value).items() if v is not None)
+        return any(
+            not any(entry.get(k) == v for entry in used) for k, v in with_rope_type(value).items() if v is not None
+        )
     values = [getattr(case.folder.config, key, None), *(entry.get(key) for entry in used)]
     if is_theta(key, value):
         values += [entry.get("rope_theta") for entry in used]
-    return _says_something(value) and value not in values
+    return _is_meaningful(value) and value not in values
 
 
 def unread_settings(case: Case) -> Texts:
@@ -234,8 +236,8 @@ def unread_settings(case: Case) -> Texts:
         key
         for key, value in case.folder.settings.items()
         if ABOUT_POSITIONS.search(key)
-        and key not in (*read, *misspelt(case), *other_names(case), *FLAT, "sliding_window")
-        and _says_something(value)
+        and key not in (*read, *misspelt_names(case), *other_names(case), *FLAT, "sliding_window")
+        and _is_meaningful(value)
     ]
     used = [value for _, entry in case.folder.used_entries() for value in entry.values() if not isinstance(value, bool)]
     settings = case.folder.settings
@@ -247,5 +249,5 @@ def unread_settings(case: Case) -> Texts:
         )
 
 
-def _says_something(value: Any) -> bool:
+def _is_meaningful(value: Any) -> bool:
     return value is True or (value is not None and value is not False and value not in (0, 1, "", [], {}))

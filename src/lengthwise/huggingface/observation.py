@@ -10,14 +10,14 @@ after their rotation.
 import copy
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
@@ -111,13 +111,15 @@ def observe(model: Any) -> Observation:
 
 def _confirmed(decoder: Any, positions: Tensor, error: _LayerRaises) -> Observation:
     """Return an observation with the error if the attention function of transformers itself makes no difference."""
+    _set_attention(decoder, "eager")
     try:
-        _set_attention(decoder, "eager")
         _forward(decoder, positions)
     except _LayerRaises as again:
         return Observation({}, layer_error=str(again), reason=str(again))
-    except Exception:
-        pass
+    except (
+        Exception
+    ) as other:  # transformers' own attention cannot be computed without weights, so nothing is confirmed
+        return Observation({}, reason=f"{error}; {_described(other)}")
     return Observation({}, reason=str(error))
 
 
@@ -132,9 +134,9 @@ def decoder_of(model: Any) -> Any:
     return model.base_model if isinstance(decoder, nn.Linear) else decoder
 
 
-def rotary_embeddings(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the modules that compute the cosines and sines of RoPE."""
-    yield from (module for module in model.modules() if "RotaryEmbedding" in type(module).__name__)
+def rotary_embeddings(model: nn.Module) -> list[nn.Module]:
+    """Return the modules that compute the cosines and sines of RoPE."""
+    return [module for module in model.modules() if "RotaryEmbedding" in type(module).__name__]
 
 
 def attention_layers(model: nn.Module) -> list[Any]:
@@ -157,18 +159,18 @@ class _WithoutWeights(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        tensors = [x for x in _flat((*args, *kwargs.values())) if isinstance(x, Tensor)]
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         on_meta = [x for x in tensors if x.is_meta]
         are_all = len(on_meta) == len(tensors) and name != "embedding"
         if not on_meta or are_all or name == "__getitem__":  # a part of a parameter
             return func(*args, **kwargs)
-        if "grouped_mm" in name:  # of experts; on meta, torch multiplies groups in bfloat16 only
-            return self._filled(args[0].new_empty(*args[0].shape[:-1], args[1].shape[-1]))
         if name in LINEAR or any(x.numel() > LARGEST_VECTOR for x in on_meta):
-            return self._filled(func(*_each(args, _to_meta), **_each(kwargs, _to_meta)))
-        return func(*_each(args, self._vector), **_each(kwargs, self._vector))
+            args, kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
+            return self._random_rows(func(*args, **kwargs))
+        args, kwargs = tree_map_only(Tensor, self._vector, (args, kwargs))
+        return func(*args, **kwargs)
 
-    def _filled(self, result: Any) -> Any:
+    def _random_rows(self, result: Any) -> Any:
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return result
         row = torch.randn(result.shape[-1:], generator=self.random).to(result.dtype)
@@ -193,25 +195,6 @@ class _WithoutWeights(TorchFunctionMode):
             generator = torch.Generator().manual_seed(len(self.vectors))
             self.vectors[id(tensor)] = tensor, torch.rand(tensor.shape, generator=generator).add(0.5).to(tensor.dtype)
         return self.vectors[id(tensor)][1]
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return arguments with changed tensors."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _each(inner, change) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_each(inner, change) for inner in value)
-    return value
 
 
 def _to_meta(tensor: Tensor) -> Tensor:
@@ -276,7 +259,7 @@ def _set_attention(decoder: nn.Module, name: str) -> None:
 def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
     """Return the forward method of an attention layer with an error that names it."""
 
-    def named(*arguments: Any, **options: Any) -> Any:
+    def forward_with_name(*arguments: Any, **options: Any) -> Any:
         try:
             return forward(*arguments, **options)
         except RuntimeError as error:
@@ -284,7 +267,7 @@ def _naming(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any
                 raise
             raise _LayerRaises(f"{type(module).__name__}: {' '.join(str(error).split())[:200]}") from error
 
-    return named
+    return forward_with_name
 
 
 def _skipping(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -313,13 +296,13 @@ def _forward(decoder: Any, positions: Tensor) -> dict[int, Any]:
     if "position_ids" in inspect.signature(type(decoder).forward).parameters:
         options["position_ids"] = positions[None]
     without_weights = _WithoutWeights()
-    with torch.no_grad(), _registered(passed, without_weights), without_weights:
+    _register(passed, without_weights)
+    with torch.no_grad(), without_weights:
         decoder(input_ids=tokens, **options)
     return passed
 
 
-@contextmanager
-def _registered(passed: dict[int, Any], without_weights: _WithoutWeights) -> Iterator[None]:
+def _register(passed: dict[int, Any], without_weights: _WithoutWeights) -> None:
     """Make functions known to transformers that store the arguments of each layer in `passed`."""
 
     def attention(
@@ -335,7 +318,6 @@ def _registered(passed: dict[int, Any], without_weights: _WithoutWeights) -> Ite
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, _mask)
-    yield
 
 
 def _mask(q_length: int, kv_length: int, mask_function: Any = None, **further: Any) -> Tensor:

@@ -21,6 +21,7 @@ from lengthwise.huggingface.embedded_positions import add_positions, current_mod
 from lengthwise.huggingface.feature_cache import read_input
 from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.observation import decoder_of
 from lengthwise.huggingface.outdated_cache import can_be_outdated, prepare_inputs, require_current_cache
 from lengthwise.huggingface.own_attention import FORWARDS
 from lengthwise.huggingface.own_encoding import head_dim_of, own_encoding, train_length_of
@@ -104,7 +105,7 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         raise ConfigError(
             f"use takes a loaded model, got {shown(model)}; load it with AutoModelForCausalLM.from_pretrained"
         )
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    decoder = decoder_of(model)
     if hasattr(decoder, "_lengthwise_replaced"):
         raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")
     warn_of_untested_version(stacklevel=2)
@@ -179,7 +180,7 @@ def _let_the_model_rotate(model: Any, decoder: Any, replaced: Replaced) -> None:
 
 def unuse(model: Any) -> Any:
     """Restore the model's own encoding and attention exactly, and return the model. Our encoding's parameters are dropped."""
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    decoder = decoder_of(model)
     replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
     if replaced is None:
         raise ConfigError("the model has no encoding of lengthwise; there is nothing to restore")
@@ -204,7 +205,7 @@ def without_encoding(model: Any) -> Iterator[None]:
     if choice is None:
         yield
         return
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    decoder = decoder_of(model)
     trained = decoder.position_encodings
     unuse(model)
     try:
@@ -246,7 +247,7 @@ def _set_implementation(model: Any, name: str) -> None:
 
 def encoding_of(model: Any) -> Choice | None:
     """Return the encoding that `use` has put into a model, and None if there is none."""
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    decoder = decoder_of(model)
     replaced: Replaced | None = getattr(decoder, "_lengthwise_replaced", None)
     return None if replaced is None else replaced.choice
 

@@ -15,7 +15,7 @@ from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.angles import Comparison
 from lengthwise.huggingface.cases import MOVABLE, RAMP_KEYS, Case, Texts, is_number
 from lengthwise.huggingface.description import build, label_of
-from lengthwise.huggingface.names import misplaced, misspelt
+from lengthwise.huggingface.names import misplaced_settings, misspelt_names
 from lengthwise.huggingface.observation import attention_layers
 from lengthwise.models.conversion import known_keys
 from lengthwise.values import near_miss, unlisted
@@ -79,9 +79,9 @@ def degenerate_rotation(case: Case) -> Texts:
 def ignored_keys(case: Case) -> Texts:
     """A setting has no effect: it is misspelt, or belongs to another rope type, or stands where transformers does not read it."""
     config = case.folder.config
-    for key, name in misspelt(case).items():
+    for key, name in misspelt_names(case).items():
         yield f"{key[:60]!r} is not read by {type(config).__name__}; did you mean {name!r}?"
-    yield from misplaced(case)
+    yield from misplaced_settings(case)
     if not case.rotates:
         return
     ignorable = getattr(config, "ignore_keys_at_rope_validation", None) or ()

@@ -34,7 +34,7 @@ def _load_or_warn() -> str | None:
     except CannotBuild as error:
         warnings.warn(
             f"lengthwise computes attention on the CPU several times more slowly, with the same results: {error}",
-            stacklevel=library.level_outside(),
+            stacklevel=library.user_stacklevel(),
         )
         return f"its compiled kernel is not available: {error}"
     return None

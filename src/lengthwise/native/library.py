@@ -107,12 +107,12 @@ def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDL
     warnings.warn(
         "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
         f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
-        stacklevel=level_outside(),
+        stacklevel=user_stacklevel(),
     )
     return library
 
 
-def level_outside() -> int:
+def user_stacklevel() -> int:
     """Return the `stacklevel` for a warning of the calling function that points at the line of the user that led to it.
 
     Lines of torch, through which calls of modules go, and of jaxtyping are not the user's.

@@ -36,9 +36,7 @@ def connect(where: str | Path, create: bool, timeout: float) -> Database:
         return SQLite.open_file(Path(where), create, timeout)
     try:
         where.encode()
-    except (
-        UnicodeEncodeError
-    ):  # what Python makes of an argument's bytes that are no text; the address may have a password
+    except UnicodeEncodeError:  # Python's form of bytes that are no text; not shown, because it may contain a password
         raise StoreError(f"the address of the database is not UTF-8; write it in UTF-8, such as {EXAMPLE}") from None
     try:
         url = make_url(where)
