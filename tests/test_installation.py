@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lengthwise.transformers_versions import TESTED_VERSIONS
 from lengthwise.values import install_extra
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +37,13 @@ def test_every_extra_that_a_text_names_exists() -> None:
     }
     assert len(named) > 30
     assert {(extra, name) for extra, name in named if extra not in EXTRAS} == set()
+
+
+def test_the_extra_allows_the_tested_versions_of_transformers() -> None:
+    first, last = TESTED_VERSIONS
+    after = f"{last[0]}.{last[1] + 1}"
+    assert EXTRAS["hf"] == [f"transformers>={first[0]}.{first[1]},<{after}"]
+    assert any(requirement.endswith(f",<{after}") for requirement in EXTRAS["outside"])
 
 
 @pytest.mark.parametrize("extra", ["lab", "hf"])
