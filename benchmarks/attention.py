@@ -10,7 +10,11 @@ results/attention-<part>.json.
 
     ratios   time of the forward pass, and of forward and backward, relative to our kernel without encoding ("NoPE") and to
              torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
-    threads  the same with two threads, wall time
+    threads  time of forward and backward on several threads relative to one, of our kernel without encoding and with FIRE, and of
+             torch's attention; wall time, on this machine as it is and beside a process that keeps one core busy. Before each
+             call torch multiplies matrices, which is not timed, as in a model: its threads wait for more work after that. A
+             number of threads has a block of calls, because torch's threads start anew when it changes. The row "one sequence
+             of 32" is a call with little work
     memory   peak resident memory of a new process, minus its memory before the first forward and backward pass
     eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time and memory
     decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a decoder that
@@ -31,15 +35,17 @@ over the rounds (10th to 90th percentile).
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +97,7 @@ class Attention:
             made_for = {"num_heads": HEADS, "head_dim": dim, "d_model": HEADS * dim, "train_length": length}
             self.encoding = ENCODINGS.parse(name.split()[-1]).build(**made_for)
             self.tokens = torch.randn(batch, length, HEADS * dim) if reads(self.encoding) else None
+        self.parameters = [] if self.encoding is None else list(self.encoding.parameters())
 
     def modifiers(self) -> AttentionModifiers:
         assert self.encoding is not None
@@ -121,8 +128,7 @@ class Attention:
             self.out()
 
     def both(self) -> None:
-        parameters = list(self.encoding.parameters()) if self.encoding is not None else []
-        torch.autograd.grad(self.out(), [self.q, self.k, self.v, *parameters], self.weight)
+        torch.autograd.grad(self.out(), [self.q, self.k, self.v, *self.parameters], self.weight)
 
 
 def reads(encoding: Any) -> bool:
@@ -209,28 +215,22 @@ def _cell(x: Any) -> str:
 # ---- parts
 
 
-def ratios(args: argparse.Namespace, threads: int = 1) -> Figures:
+def ratios(args: argparse.Namespace) -> Figures:
     found: Figures = {}
-    clock = time.process_time if threads == 1 else time.perf_counter
-    torch.set_num_threads(threads)
     for length in args.lengths:
         kinds = {name: Attention(name, length) for name in (TORCH, OURS, *NAMES)}
         rows: Figures = {name: {} for name in kinds}
         found[f"T {length}"] = rows
         for what in ("forward", "both"):
-            timed = in_turn({name: getattr(one, what) for name, one in kinds.items()}, args.rounds, clock)
+            timed = in_turn({name: getattr(one, what) for name, one in kinds.items()}, args.rounds)
             for name, of in timed.items():
                 for base, figure in of.items():
                     rows[name][f"{what} of {base}" if base != "ms" else f"{what} ms"] = figure
-        kind = "CPU time of one thread" if threads == 1 else f"{threads} threads, wall time"
-        table(f"T {length}, {kind}; both: forward and backward", rows)
-    torch.set_num_threads(1)
+        table(f"T {length}, CPU time of one thread; both: forward and backward", rows)
     return found
 
 
-def in_turn(
-    actions: dict[str, Callable[[], None]], rounds: int, clock: Callable[[], float]
-) -> dict[str, dict[str, Any]]:
+def in_turn(actions: dict[str, Callable[[], None]], rounds: int) -> dict[str, dict[str, Any]]:
     """Each action's time over those of our own kernel right before and after it, and of torch's nearest to it."""
     order = [TORCH]
     for n, name in enumerate(NAMES):
@@ -241,7 +241,7 @@ def in_turn(
         action()
     found: dict[str, dict[str, list[float]]] = {name: {} for name in actions}
     for _ in range(rounds):
-        times = [seconds(actions[name], clock=clock) for name in order]
+        times = [seconds(actions[name]) for name in order]
         last_torch = 0
         for at, name in enumerate(order):
             found[name].setdefault("ms", []).append(times[at] * 1e3)
@@ -259,7 +259,53 @@ def in_turn(
 
 
 def threads(args: argparse.Namespace) -> Figures:
-    return ratios(args, threads=2)
+    counts = sorted({1, 2, os.cpu_count() or 1, *(2**n for n in range(10) if 2**n <= (os.cpu_count() or 1))})
+    found: Figures = {}
+    for title, busy in (("alone", 0), ("beside a busy process", 1)):
+        with busy_processes(busy):
+            found[title] = {f"T {length}": on_threads({}, length, counts, args.rounds) for length in args.lengths}
+            found[title]["one sequence of 32"] = on_threads({"batch": 1}, 32, counts, args.rounds)
+        for length, rows in found[title].items():
+            table(f"{title}, {length}: wall time, forward and backward", rows)
+    torch.set_num_threads(1)
+    return found
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def on_threads(settings: dict[str, Any], length: int, counts: list[int], rounds: int) -> Figures:
+    """Milliseconds of a call on each number of threads; the time on one relative to it; and, for ours, relative to torch's."""
+    kinds = {name: Attention(name, length, **settings) for name in (TORCH, OURS, "FIRE")}
+    x, weight = torch.randn(max(1024, len(kinds[OURS].q) * length), HEADS * DIM), torch.randn(HEADS * DIM, HEADS * DIM)
+    times: dict[str, dict[int, list[float]]] = {name: {count: [] for count in counts} for name in kinds}
+    for turn in range(rounds + 1):
+        for count in counts:
+            torch.set_num_threads(count)
+            for name, one in kinds.items():
+                calls = []
+                for _ in range(max(2, 4096 // length) + 1):
+                    torch.mm(x, weight)
+                    calls.append(seconds(one.both, clock=time.perf_counter))
+                if turn:  # the first round starts threads and allocates memory, as does the first call of a block
+                    times[name][count].append(statistics.median(calls[1:]))
+    rows: Figures = {}
+    for name, of in times.items():
+        rows[name] = row = {f"{count} ms": statistics.median(of[count]) * 1e3 for count in counts}
+        row |= {f"gain of {n}": spread([a / b for a, b in zip(of[1], of[n], strict=True)]) for n in counts[1:]}
+        if name != TORCH:
+            its = times[TORCH]
+            row |= {f"{n} of torch": spread([a / b for a, b in zip(of[n], its[n], strict=True)]) for n in counts}
+    return rows
 
 
 def memory(args: argparse.Namespace) -> Figures:

@@ -5,7 +5,8 @@
 // Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
 // and any of: a table, pieces (one to thousands), vectors of distances, a running sum, rotations, a sink, positions, documents, a window, causal or not; in some a
 // number that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
-// backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
+// backwards, and its statistics, on every target that the processor has, with one thread, with several of the library's own, and with
+// several of OpenMP's. The bits have to be the same.
 //
 // Around every tensor, between the rows of the results and between the buffers of the kernel's own memory lie bytes that
 // have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
@@ -34,7 +35,9 @@
 #include "convert.h"
 #include "params.h"
 
-static_assert(sizeof(Call) == 102 * 8, "Call has another number of fields: let random_case choose the new ones");
+extern "C" void GOMP_parallel(void (*work)(void*), void* state, unsigned threads, unsigned flags);
+
+static_assert(sizeof(Call) == 103 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LENGTHWISE_ASAN 1
@@ -596,7 +599,7 @@ void check_untouched(Case& c, Results& results) {
 
 i64 calls = 0;
 
-void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
+void run_kernel(const Case& c, Results& r, i64 target, Threads threads) {
   Call call = c.call;
   auto start = [](const Tensor& t) { return t ? (void*)t.buffer->at : nullptr; };
   call.target = target;
@@ -940,7 +943,7 @@ void require_the_same(Results& one, Results& other) {
 void check_without_memory(const Case& c) {
   std::unique_ptr<Results> r = results_for(c, c.seed);
   Call call = c.call;
-  call.threads = 1;
+  call.threads = {nullptr, 1};
   call.target = -1;
   call.out = r->out.view();
   call.lse = r->lse.buffer->at;
@@ -971,17 +974,20 @@ int main(int count, char** words) {
     for (i64 target = 0; target <= best; target++) {
       if (c.call.dtype == FLOAT64 && target) continue;  // there is one for all
       current_target = target;
-      std::unique_ptr<Results> one = results_for(c, c.seed), again = results_for(c, c.seed);
+      std::unique_ptr<Results> one = results_for(c, c.seed);
       filled_with = 0xFF;
-      run_kernel(c, *one, target, 1);
+      run_kernel(c, *one, target, {nullptr, 1});
       check_untouched(c, *one);
       check_numbers(c, *one);
-      const i64 before = arenas;
       filled_with = 0;
-      run_kernel(c, *again, target, 4);
-      threaded += arenas - before > 2;
-      check_untouched(c, *again);
-      require_the_same(*one, *again);
+      for (OpenMPParallel openmp : {(OpenMPParallel) nullptr, &GOMP_parallel}) {
+        std::unique_ptr<Results> again = results_for(c, c.seed);
+        const i64 before = arenas;
+        run_kernel(c, *again, target, {openmp, 4});
+        threaded += arenas - before > 3;
+        check_untouched(c, *again);
+        require_the_same(*one, *again);
+      }
     }
     if (n % 50 == 0) check_without_memory(c);
     current = nullptr;

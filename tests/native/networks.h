@@ -398,7 +398,25 @@ void check_network(uint64_t seed) {
   }
 }
 
-// FIRE's tables: the derivatives of u and w by the rule of quotients, added up.
+void check_table_values(double size, double threshold, double L, double eps, const std::vector<i64>& distance,
+                        const std::vector<i64>& query, Array& u, Array& w, uint64_t seed) {
+  lengthwise_fire_tables(size, threshold, L, eps, distance.data(), (i64)distance.size(), query.data(), (i64)query.size(),
+                         u.numbers(), w.numbers());
+  const long double c = size, whole = log1pl(c * L), unit = whole > 0 ? whole : 1;
+  bool right = u.buffer.guarded() && w.buffer.guarded();
+  for (size_t n = 0; n < distance.size(); n++) {
+    const long double value = log1pl(c * (long double)distance[n]) / unit;
+    right &= fabsl(u.numbers()[n] - value) <= ROUNDED * 20 * fabsl(value);
+  }
+  for (size_t n = 0; n < query.size(); n++) {
+    const long double divisor = log1pl(c * std::max((long double)query[n], (long double)threshold)) + eps;
+    const long double value = unit / (divisor > 0 ? divisor : 1);
+    right &= fabsl(w.numbers()[n] - value) <= ROUNDED * 20 * fabsl(value);
+  }
+  if (!right) fail("FIRE's tables are wrong (tables " + std::to_string(seed) + ")");
+}
+
+// FIRE's tables: their values in long double, and the derivatives of u and w by the rule of quotients, added up.
 void check_tables(uint64_t seed) {
   Random random = {seed * 0xd1342543de82ef95u + 3};
   const double size = random.of<double>({0.1, 0.1, random.unit(), 1e-9, 0, 1e9});
@@ -409,6 +427,7 @@ void check_tables(uint64_t seed) {
   for (i64 n = 0; n < distances; n++) distance.push_back(random.often(0.95) ? n : (i64)1 << random.from(0, 40));
   for (i64 n = 0; n < queries; n++) query.push_back(random.often(0.95) ? n : (i64)1 << random.from(0, 40));
   Array of_u(random, (size_t)distances, 8), of_w(random, (size_t)queries, 8), to(random, 2, 8);
+  check_table_values(size, threshold, L, eps, distance, query, of_u, of_w, seed);
   for (i64 n = 0; n < distances; n++) of_u.numbers()[n] = random.normal();
   for (i64 n = 0; n < queries; n++) of_w.numbers()[n] = random.normal();
   lengthwise_fire_tables_backward(size, threshold, L, eps, distance.data(), distances, query.data(), queries, of_u.numbers(),

@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "src" / "lengthwise" / "native"
 CSRC = NATIVE / "csrc"
 LACKING = 77
+LIBRARIES = ("-pthread", "-lgomp")
 
 _spec = importlib.util.spec_from_file_location("building", NATIVE / "building.py")
 assert _spec and _spec.loader
@@ -83,7 +84,7 @@ def built(way: Way, folder: Path) -> Path:
     if any(statuses):
         raise SystemExit(f"{way.compiler} does not build the driver")
     program = folder / "driver"
-    subprocess.run([way.compiler, *flags, *objects, "-pthread", "-o", str(program)], check=True)
+    subprocess.run([way.compiler, *flags, *objects, *LIBRARIES, "-o", str(program)], check=True)
     return program
 
 
@@ -96,7 +97,7 @@ def _probe(way: Way, folder: Path) -> None:
             raise Lacking(f"{program} is not on PATH")
     source, program = folder / "empty.cpp", str(folder / "empty")
     source.write_text("#include <vector>\nint main() { return 0; }\n")
-    for command in ([way.compiler, *way.flags, str(source), "-o", program], [*way.under, program]):
+    for command in ([way.compiler, *way.flags, str(source), *LIBRARIES, "-o", program], [*way.under, program]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()

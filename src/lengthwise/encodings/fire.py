@@ -185,6 +185,8 @@ class _Tables(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(c, multiplier, distance, query)
         ctx.L, ctx.eps = L, eps
+        if piecewise.uses_library(c, multiplier, distance, query):
+            return segments.fire_tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
         query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too

@@ -33,7 +33,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 CSRC = FOLDER / "csrc"
 KERNEL = "attention.cpp"  # compiled once for each target
-COMPILED_ONCE = ("driver.cpp", "segments.cpp")
+COMPILED_ONCE = ("driver.cpp", "segments.cpp", "threads.cpp")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
          "-ffp-contract=fast", "-w"]  # fmt: skip
 # The targets and their flags. At run time the library chooses the best target that the processor supports.

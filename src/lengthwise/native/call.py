@@ -16,12 +16,17 @@ class DistanceVectors(ctypes.Structure):
     )
 
 
+class Threads(ctypes.Structure):
+    _fields_ = (("openmp", _POINTER), ("count", _INTEGER))
+
+
 class Call(ctypes.Structure):
     """The arguments of a call; the fields must match those of `Call` in csrc/params.h, in the same order."""
 
     _fields_ = (
         *((name, _INTEGER) for name in ("batch", "heads", "kv_heads", "queries", "keys", "dim")),
-        *((name, _INTEGER) for name in ("dtype", "causal", "threads", "target", "backward")),
+        *((name, _INTEGER) for name in ("dtype", "causal", "target", "backward")),
+        ("threads", Threads),
         ("scale", ctypes.c_double),
         *((name, View) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
         *((name, _POINTER) for name in ("lse", "table", "grad_table")),

@@ -24,6 +24,7 @@ from lengthwise.native.building import CannotBuild
 SYMBOLS = (
     "lengthwise_attention",
     "lengthwise_call_size",
+    "lengthwise_fire_tables",
     "lengthwise_fire_tables_backward",
     "lengthwise_pieces",
     "lengthwise_pieces_backward",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments, Vectors
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.native import loaded, missing
+from lengthwise.native import loaded, missing, openmp
 from lengthwise.native.call import Call, DistanceVectors, View
 from lengthwise.values import ConfigError
 
@@ -35,7 +35,7 @@ def _new_call(
         raise NotImplementedError("rows must be None on a CPU; use torch.ops.lengthwise.relative_attention")
     call = Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
-        dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=forced_target,
+        dtype=DTYPES[q.dtype], threads=openmp.threads(), target=forced_target,
         q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
         causal=geometry.causal, window=geometry.window, table_first=biases.first,
     )  # fmt: skip

@@ -69,7 +69,7 @@ namespace {
 template <class Vec>
 inline void Worker<Vec>::run() {
   if (!prepare_scratch()) {
-    *plan.out_of_memory = 1;
+    __atomic_store_n(plan.out_of_memory, 1, __ATOMIC_RELAXED);
     return;
   }
   while ((unit = plan.next_unit(plan.queue)) >= 0) {

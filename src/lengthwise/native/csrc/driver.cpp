@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "convert.h"
@@ -17,6 +16,7 @@
 #include "reduce.h"
 #include "segment_tables.h"
 #include "sequence_blocks.h"
+#include "threads.h"
 
 extern "C" void lengthwise_run_portable(const Plan*);
 extern "C" void lengthwise_run_avx2(const Plan*);
@@ -171,29 +171,26 @@ void reduce_vector_gradient(const Call& call, const DistanceVectors& vectors, i6
                 vectors.heads > 1 ? call.heads : 1, vectors.grad, factor);
 }
 
-// Returns false where a thread had no memory.
-bool run_on_threads(const Call& call, const Plan& plan, i64 units) {
-  // Starting a thread costs about as much as a million multiplications.
-  const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim / 4e6;
-  i64 count = clamp(call.threads, 1, max(units, 1));
-  if (work < (double)count) count = (i64)work + 1;
-  void (*run)(const Plan*) = kernel_of(call);
-  std::vector<int> out_of_memory((size_t)count, 0);
-  std::vector<Plan> plans((size_t)count, plan);
-  for (size_t n = 0; n < plans.size(); n++) plans[n].out_of_memory = &out_of_memory[n];
-  std::vector<std::thread> threads;
-  for (size_t n = 1; n < plans.size(); n++) {
-    try {
-      threads.emplace_back(run, &plans[n]);
-    } catch (...) {  // the system refuses more threads: those that there are do the work
-      break;
-    }
-  }
-  run(&plans[0]);
-  for (std::thread& thread : threads) thread.join();
-  for (int flag : out_of_memory)
-    if (flag) return false;
-  return true;
+// How many threads are worth waking for this call. Waking one takes about as long as a hundred thousand multiplications.
+i64 useful_threads(const Call& call, i64 units) {
+  const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim;
+  return min(units, (i64)(work / 4e5) + 1);
+}
+
+// A call of the kernel on every thread. Returns false where one of them had no memory.
+bool run_kernel(const Call& call, Plan& plan, i64 units) {
+  struct Kernel {
+    void (*run)(const Plan*);
+    const Plan* plan;
+  } kernel = {kernel_of(call), &plan};
+  int out_of_memory = 0;
+  plan.out_of_memory = &out_of_memory;
+  const auto work = [](void* state) {
+    const Kernel* kernel = (Kernel*)state;
+    kernel->run(kernel->plan);
+  };
+  run_on_threads(call.threads, useful_threads(call, units), work, &kernel);
+  return !out_of_memory;
 }
 
 template <class T>
@@ -245,7 +242,7 @@ int run_call(const Call& original) {
   queue.units = units;
   plan.next_unit = take_unit;
   plan.queue = &queue;
-  if (!run_on_threads(call, plan, units)) return 1;
+  if (!run_kernel(call, plan, units)) return 1;
   if (plan.split_keys) combine_key_splits<T>(call, plan);
   if (call.backward && plan.splits > 1) combine_head_splits<T>(call, plan);
   reduce_bias_gradients<T>(original, call, plan, units, rows, storage.shared.segment.data());

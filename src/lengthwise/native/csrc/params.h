@@ -4,7 +4,7 @@
 // optional tensors are null where there is none. "The compute dtype" is float64 for float64 inputs and float32 for all others.
 #pragma once
 
-#include "integers.h"
+#include "threads.h"
 
 // The values of `dtype`.
 enum : i64 { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2, FLOAT64 = 3 };
@@ -24,11 +24,12 @@ struct DistanceVectors {
   i64 heads, size, first, dim;
 };
 
-// `_Call` in __init__.py mirrors this struct field by field, in the same order. It holds only pointers, 64-bit integers and
+// `Call` in call.py mirrors this struct field by field, in the same order. It holds only pointers, 64-bit integers and
 // doubles, so that it has no padding, and lengthwise_call_size lets Python check its size.
 struct Call {
   i64 batch, heads, kv_heads, queries, keys, dim;
-  i64 dtype, causal, threads, target, backward;
+  i64 dtype, causal, target, backward;
+  Threads threads;
   double scale;
   TensorView q, k, v, out, grad, dq, dk, dv;
   void* lse;  // [batch, heads, queries] in the compute dtype: the logarithm of each row's sum of exponentials

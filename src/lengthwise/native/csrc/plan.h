@@ -74,7 +74,7 @@ struct Plan {
 
   i64 (*next_unit)(void* queue);  // returns -1 when no unit is left
   void* queue;
-  int* out_of_memory;  // one flag for each thread
+  int* out_of_memory;  // set by a thread that had no memory
 };
 
 namespace {

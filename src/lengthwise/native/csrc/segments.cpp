@@ -235,6 +235,12 @@ void segments_backward(i64 layers, const i64* widths, const void* const* paramet
   }
 }
 
+// The larger of FIRE's threshold and a query's position; NaN if the threshold is.
+double reached_position(double threshold, i64 query) {
+  const double position = (double)query;
+  return threshold > position || threshold != threshold ? threshold : position;
+}
+
 }  // namespace
 
 EXPORTED i64 lengthwise_pieces(i64 layers, const i64* widths, const void* const* parameters, i64 single, i64 final, i64 room,
@@ -261,6 +267,16 @@ EXPORTED i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const voi
   }
 }
 
+EXPORTED void lengthwise_fire_tables(double size, double threshold, double L, double eps, const i64* distance, i64 distances,
+                                     const i64* query, i64 queries, double* feature, double* query_scale) {
+  const double exact_unit = log1p(size * L), unit = exact_unit > 0 ? exact_unit : 1;
+  for (i64 n = 0; n < distances; n++) feature[n] = log1p(size * (double)distance[n]) / unit;
+  for (i64 n = 0; n < queries; n++) {
+    const double value = log1p(size * reached_position(threshold, query[n])) + eps;
+    query_scale[n] = unit / (value > 0 ? value : 1);
+  }
+}
+
 EXPORTED void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,
                                               i64 distances, const i64* query, i64 queries, const double* grad_feature,
                                               const double* grad_query_scale, double* to) {
@@ -273,8 +289,7 @@ EXPORTED void lengthwise_fire_tables_backward(double size, double threshold, dou
     grad_unit -= grad_feature[n] * log1p(size * d) / (unit * unit);
   }
   for (i64 n = 0; n < queries; n++) {
-    const double position = (double)query[n];
-    const double reached = threshold > position || threshold != threshold ? threshold : position;
+    const double position = (double)query[n], reached = reached_position(threshold, query[n]);
     const double divisor = log1p(size * reached) + eps, inverse = divisor <= 0 ? 1 : 1 / divisor;
     grad_unit += grad_query_scale[n] * inverse;
     if (divisor <= 0) continue;

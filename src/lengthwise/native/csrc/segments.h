@@ -21,9 +21,13 @@ EXPORTED i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const voi
                                         i64 segments, const double* grad_slope, const double* grad_intercept,
                                         const uint8_t* gates, void* const* gradients);
 
-// Computes the gradients of FIRE's |c| (to[0]) and of its threshold |multiplier| L (to[1]) from those of
+// Computes, for every distance and every query,
 //     feature = log1p(|c| distance) / unit  and  query_scale = unit / (log1p(|c| max(threshold, query)) + eps),
 // with unit = log1p(|c| L). The unit and the divisor count as 1 where they are not positive. `size` is |c|.
+EXPORTED void lengthwise_fire_tables(double size, double threshold, double L, double eps, const i64* distance, i64 distances,
+                                     const i64* query, i64 queries, double* feature, double* query_scale);
+
+// Computes the gradients of FIRE's |c| (to[0]) and of its threshold |multiplier| L (to[1]) from those of feature and query_scale.
 EXPORTED void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,
                                               i64 distances, const i64* query, i64 queries, const double* grad_feature,
                                               const double* grad_query_scale, double* to);
