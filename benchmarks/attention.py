@@ -259,7 +259,7 @@ def in_turn(actions: dict[str, Callable[[], None]], rounds: int) -> dict[str, di
 
 
 def threads(args: argparse.Namespace) -> Figures:
-    counts = sorted({1, 2, os.cpu_count() or 1, *(2**n for n in range(10) if 2**n <= (os.cpu_count() or 1))})
+    counts = thread_counts()
     found: Figures = {}
     for title, busy in (("alone", 0), ("beside a busy process", 1)):
         with busy_processes(busy):
@@ -269,6 +269,12 @@ def threads(args: argparse.Namespace) -> Figures:
             table(f"{title}, {length}: wall time, forward and backward", rows)
     torch.set_num_threads(1)
     return found
+
+
+def thread_counts() -> list[int]:
+    """Return 1, 2, 4 and so on, up to the machine's cores."""
+    cores = os.cpu_count() or 1
+    return sorted({1, 2, cores, *(2**n for n in range(10) if 2**n <= cores)})
 
 
 @contextlib.contextmanager

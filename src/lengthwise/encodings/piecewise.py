@@ -114,7 +114,7 @@ def uses_library(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
         return False
-    plain = all(type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" for x in tensors)
+    plain = all(type(x) in (Tensor, nn.Parameter) and x.is_cpu for x in tensors)
     return plain and segments.is_available()
 
 

@@ -189,7 +189,7 @@ def _is_eager_on_cpu(*tensors: Tensor) -> bool:
     """Whether these are ordinary tensors on a CPU, and no tracer, compiler or dispatch mode has to see the operator."""
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
-    return all(type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors)
+    return all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu for x in tensors)
 
 
 class _Eager(torch.autograd.Function):

@@ -171,10 +171,12 @@ void reduce_vector_gradient(const Call& call, const DistanceVectors& vectors, i6
                 vectors.heads > 1 ? call.heads : 1, vectors.grad, factor);
 }
 
-// How many threads are worth waking for this call. Waking one takes about as long as a hundred thousand multiplications.
+// How many threads are worth waking for this call, in whose work a million multiplications take about 40 microseconds. Waking one
+// takes 2 of them with OpenMP, whose threads are awake, and 10 in the pool. But on a busy machine the system may let a thread wait
+// for milliseconds, and OpenMP waits for all of them. So a call with little work has one.
 i64 useful_threads(const Call& call, i64 units) {
   const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim;
-  return min(units, (i64)(work / 4e5) + 1);
+  return min(units, (i64)(work / (call.threads.openmp ? 1e6 : 4e6)) + 1);
 }
 
 // A call of the kernel on every thread. Returns false where one of them had no memory.
