@@ -167,10 +167,20 @@ def attention_ratios(figures: dict[str, Any]) -> Rows:
 
 @table("attention-threads")
 def attention_threads(figures: dict[str, Any]) -> Rows:
-    columns = lengths(figures)
-    names = [name for name in in_columns(figures, columns) if name != "torch"]
-    rows = [[label(name), *(median(figures[column][name], "both of torch") for column in columns)] for name in names]
-    return [["encoding", *columns], *rows]
+    several = [title for title in figures if title != "target"]
+    names = {"torch": "PyTorch", "NoPE": "no encoding", "FIRE": "FIRE, two hidden layers"}
+    gains = [key for key in next(iter(figures[several[0]].values()))["torch"] if key.startswith("gain of ")]
+    header = [f"{names[name]}, {gain.removeprefix('gain of ')} threads" for gain in gains for name in names]
+    rows = [["machine", "tokens", *header]]
+    for title in several:
+        for length, of in figures[title].items():
+            cells = [ratio(of[name][gain]) for gain in gains for name in names]
+            rows.append([title, length.removeprefix("T "), *cells])
+    return rows
+
+
+def ratio(of: dict[str, float]) -> str:
+    return f"{of['median']:.2f} ({of['p10']:.2f}-{of['p90']:.2f})"
 
 
 @table("attention-shapes")
@@ -376,6 +386,19 @@ def training_step(figures: dict[str, Any]) -> Rows:
                 rows.append(
                     [label(name), length.removeprefix("T "), figure(entry["time"]), between, figure(entry["memory"])]
                 )
+    return rows
+
+
+@table("training_step-threads")
+def training_step_threads(figures: dict[str, Any]) -> Rows:
+    first = next(iter(figures.values()))["RoPE"]
+    counts = [key.split()[0] for key in first if key.endswith(" ms")]
+    header = [f"{count} thread{'s' * (count != '1')}" for count in counts]
+    rows = [["model", "tokens", *(f"ms, {one}" for one in header), *(f"relative to transformers, {one}" for one in header)]]
+    for length, models in figures.items():
+        for name, of in models.items():
+            ratios = [ratio(of[f"{count} of transformers"]) if name in ("RoPE", "FIRE") else "1" for count in counts]
+            rows.append([name, length.removeprefix("T "), *(f"{of[f'{count} ms']:.0f}" for count in counts), *ratios])
     return rows
 
 
