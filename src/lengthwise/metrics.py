@@ -76,9 +76,20 @@ SQUARED_ERROR = Metric(name="squared error", better="lower", low=0.0, from_zero=
 ANSWER_F1 = Metric(name="F1", better="higher", low=0.0)  # of the words of answers
 ROUGE = Metric(name="ROUGE", better="higher", low=0.0)  # the geometric mean of ROUGE-1, ROUGE-2 and ROUGE-L
 BENCHMARK_AVERAGE = Metric(name="benchmark average", better="higher")  # of scores of several data sets
+ENTITY_F1 = Metric(name="entity F1", better="higher", low=0.0, high=1.0)  # of the entities of all sentences together
 TOTAL_VARIATION = Metric(name="total variation", better="lower", low=0.0, high=1.0)
 
-METRICS = (EXACT_MATCH, ACCURACY, CROSS_ENTROPY, SQUARED_ERROR, TOTAL_VARIATION, ANSWER_F1, ROUGE, BENCHMARK_AVERAGE)
+METRICS = (
+    EXACT_MATCH,
+    ACCURACY,
+    CROSS_ENTROPY,
+    SQUARED_ERROR,
+    TOTAL_VARIATION,
+    ANSWER_F1,
+    ENTITY_F1,
+    ROUGE,
+    BENCHMARK_AVERAGE,
+)
 
 
 def stored_metric(name: str, better: Any, facts: Mapping[str, Any] | None) -> Metric:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lengthwise.class_versions import described
 from lengthwise.tasks.base import Task
+from lengthwise.tasks.pooled import PooledTask
 
 ROUNDING = 1e-6  # by which a score may exceed the limits of its metric
 
@@ -19,6 +20,7 @@ class EvaluationError(ValueError):
 SCORES = {
     "curve": ("example and length", 2),
     "token_scores": ("target", 2),
+    "counts": ("example and count", 2),
 }  # what each method has a score for, and its axes
 
 
@@ -31,7 +33,8 @@ def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -
     fits = isinstance(scores, Tensor) and scores.ndim == axes and scores.is_floating_point()
     if fits and (scores.shape == targets if method == "token_scores" else len(scores) == targets[0]):
         return scores
-    size = {"curve": "batch, lengths", "token_scores": "batch, targets"}.get(method, "batch")
+    sizes = {"curve": "batch, lengths", "token_scores": "batch, targets", "counts": "batch, counts"}
+    size = sizes.get(method, "batch")
     raise EvaluationError(
         f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, got "
         f"{described(scores)}"
@@ -58,3 +61,15 @@ def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
             "task's scores, or Metric.low and Metric.high"
         )
     return values.clamp(low, high)
+
+
+def scores_of_examples(task: Task, values: Tensor, length: int) -> tuple[Tensor, dict[str, float]]:
+    """Return finite scores within the limits of the metric, and further scores by name.
+
+    `values`: scores of examples, [b], or the counts of a `PooledTask`, [b, k]. Its scores are only within the limits on average.
+    """
+    if not isinstance(task, PooledTask):
+        return within_limits(values, task, length), {}
+    scores, others = task.pooled(values)
+    within_limits(scores.mean()[None], task, length)
+    return scores, others

@@ -20,12 +20,13 @@ from lengthwise.evaluation.score_checks import (
     EvaluationError,
     require_own_scores_finite,
     required_scores,
-    within_limits,
+    scores_of_examples,
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
 from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
+from lengthwise.tasks.pooled import PooledTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.ranks import ALONE, Ranks
@@ -70,8 +71,9 @@ class Score:
     seconds: float
     asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
-    # of `decoding.answer_details`. For tasks with prefixes also "groups": means of groups of examples. For tasks with
-    # `token_scores` also "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these positions.
+    # of `decoding.answer_details`. For pooled tasks also "means", further scores by name, and their "order". For tasks with
+    # prefixes also "groups": means of groups of examples. For tasks with `token_scores` also "by_position": {"first", "last",
+    # "mean", "n"}, the mean score of n targets at these positions.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -163,12 +165,13 @@ def _make_score(
 ) -> Score:
     n, length = len(values), question["length"]
     if not bool(values.isfinite().all()):
-        bad = int((~values.isfinite()).sum())
+        bad = int((~values.isfinite().view(n, -1).all(1)).sum())
         raise EvaluationError(
             f"at length {length} the {task.metric.name} of {bad} of {n} examples is not a finite number: the "
             "model's logits overflow there; leave this length out, or check the encoding's values"
         )
-    values = within_limits(values, task, length)
+    values, others = scores_of_examples(task, values, length)
+    details |= {"means": others, "order": list(others)} if others else {}
     return Score(
         length=length,
         metric=task.metric.name,
@@ -293,10 +296,12 @@ class _Work:
             raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
-        """Return the score of each example from one forward pass, for a task with prefixes at every length: [b] or [b, n]."""
+        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n]; the counts
+        of a pooled task, [b, k]."""
         task, scores = self.task, []
         self.by_position = PositionMeans()
-        method = "curve" if isinstance(task, PrefixTask) else "token_scores" if task.has_token_scores() else "score"
+        method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
+        method = "token_scores" if method == "score" and task.has_token_scores() else method
         for rows, batch in self.batches(examples, length):
             positions = None if all_positions is None else all_positions[rows].to(self.device)
             parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)

@@ -34,6 +34,7 @@ from lengthwise.tasks.scan import SCAN
 from lengthwise.tasks.scrolls import Scrolls
 from lengthwise.tasks.sorting import Sorting
 from lengthwise.tasks.summation import Summation
+from lengthwise.tasks.tagging import Tagging
 from lengthwise.tasks.text import Text
 
 TASKS = Registry(
@@ -72,6 +73,7 @@ TASKS = Registry(
         PFA,
         Scrolls,
         Glue,
+        Tagging,
     ),
     plural="tasks",
 )
@@ -110,6 +112,7 @@ __all__ = [
     "SparseMajority",
     "SparseParity",
     "Summation",
+    "Tagging",
     "Task",
     "Text",
     "Threshold",

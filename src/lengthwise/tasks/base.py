@@ -106,7 +106,7 @@ class Task(CheckedArguments):
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[Metric]  # an instance may replace it (see `metric_of`)
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"; an instance may replace it (see `unit_of`)
-    per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
+    per_token: ClassVar[bool]  # an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
     decodes: bool = False  # scored by generating answers token by token, not by one forward pass

@@ -10,7 +10,7 @@ from torch import Tensor
 from lengthwise.config import Run
 from lengthwise.encodings import PositionEncoding
 from lengthwise.evaluation import check_lengths
-from lengthwise.evaluation.score_checks import required_scores, within_limits
+from lengthwise.evaluation.score_checks import required_scores, scores_of_examples
 from lengthwise.models import Decoder, require_decoder
 from lengthwise.positions import position_scheme_for
 from lengthwise.probes.base import OnProgress
@@ -25,6 +25,7 @@ from lengthwise.probes.measuring.trained_run import (
 )
 from lengthwise.probes.position_shift import PositionShiftQuestion
 from lengthwise.tasks.base import Batch
+from lengthwise.tasks.pooled import PooledTask
 
 
 def require(run: Run, questions: Sequence[PositionShiftQuestion], against: Run | None = None) -> None:
@@ -60,17 +61,20 @@ def measure(trained: TrainedRun, question: PositionShiftQuestion, on_progress: O
     measured = [shift for shift in question.shifts if positions_needed + shift <= limit]
     scores: dict[int, list[Tensor]] = {shift: [] for shift in measured}
     changes = dict.fromkeys(measured, 0.0)
+    method = "counts" if isinstance(task, PooledTask) else "score"
     for batch, (ids,) in example_batches(trained, question, [trained.run]):
         ids = torch.arange(batch.inputs.shape[1], device=trained.device)[None] if ids is None else ids
         base = None
         for shift in measured:
             logits = model(batch.inputs, positions=ids + shift)
-            values = required_scores(task.score(logits, batch), "score", task, batch.targets.shape)
+            values = required_scores(getattr(task, method)(logits, batch), method, task, batch.targets.shape)
             scores[shift].append(values.double().cpu())
             base = logits if base is None else base
             changes[shift] = max(changes[shift], _largest_change(logits, base, batch))
             report(on_progress, len(batch) / len(measured))
-    by_shift = {shift: within_limits(torch.cat(parts), task, question.length) for shift, parts in scores.items()}
+    by_shift = {
+        shift: scores_of_examples(task, torch.cat(parts), question.length)[0] for shift, parts in scores.items()
+    }
     differences = {shift: values - by_shift[0] for shift, values in by_shift.items()}
     return {
         "shifts": list(question.shifts),
