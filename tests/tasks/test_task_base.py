@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, choose
 from lengthwise.metrics import METRICS
-from lengthwise.tasks import TASKS, Batch, Task, exact_match, generator, mean_nats
+from lengthwise.tasks import TASKS, Batch, Tagging, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.functions import FunctionTask
 
@@ -117,7 +117,7 @@ class TestEveryTask:
             return
         batch = task.sample(generator(0), 5, length, split)
         places = task.tokens(length)
-        if isinstance(task, AnswerTask):  # as wide as the longest example is, and no wider
+        if isinstance(task, (AnswerTask, Tagging)):  # as wide as the longest example is, and no wider
             places = min(places, batch.scored.shape[1])
             assert batch.scored[:, -1].any()
         assert batch.targets.shape == batch.scored.shape == (5, places)
@@ -160,6 +160,9 @@ class TestEveryTask:
         if isinstance(task, FunctionTask):
             assert batch.inputs[:, 1::2, 0].equal(batch.targets[:, 0::2])
             assert batch.scored[:, 0::2].all() and not batch.scored[:, 1::2].any()
+            return
+        if isinstance(task, Tagging):  # labels are no inputs
+            assert set(task.words).isdisjoint(task.labels)
             return
         assert batch.inputs[:, 1:].equal(batch.targets[:, :-1])
 

@@ -204,9 +204,9 @@ class Tagging(PooledTask):
         ]
 
     def _frequent_labels(self, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b 1"]:
-        pairs = self._words * self.output_size + self._labels
-        table = torch.bincount(pairs, minlength=self.vocab_size * self.output_size)
-        labels = table.view(self.vocab_size, self.output_size).argmax(1)
+        table = torch.zeros(len(self.words), len(self.labels), dtype=torch.int64)
+        table.index_put_((self._words, self._labels), torch.ones_like(self._words), accumulate=True)
+        labels = table.argmax(1)
         return self.pooled(self.label_counts(labels[batch.inputs], batch))[0][:, None]
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
