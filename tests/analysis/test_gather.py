@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, findings, from_rows
+from lengthwise.analysis.differences import titles
 from lengthwise.analysis.findings import StudyInfo
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.store import StoreError, open_store, worker_name
@@ -101,6 +102,11 @@ def test_other_protocols_are_never_averaged(
     assert [t.series[0].points[0].mean for t in tasks] == [1.0, 3.0]
     assert len({t.title for t in tasks}) == 2, "the titles have to say what differs"
     assert next(iter(setting)) in tasks[1].title
+
+
+def test_a_width_names_the_sizes_that_follow_from_it() -> None:
+    settings = [{"d_ff": 4 * width, "d_model": width, "head_dim": width // 4} for width in (32, 64)]
+    assert titles(["Copy"] * 2, settings, [(0.0, 0.0)] * 2) == ["Copy (d_model 32)", "Copy (d_model 64)"]
 
 
 def test_position_schemes_are_compared_and_never_averaged(make_run: Make, make_score: Make) -> None:

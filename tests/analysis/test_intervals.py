@@ -92,7 +92,7 @@ def test_spread_says_both_ends_where_the_scale_cut_it() -> None:
 
 def test_words() -> None:
     assert [join_names(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-    assert [times(r) for r in (1, 1.5, 8, 0.25)] == ["1×", "1.5×", "8×", "0.25×"]
+    assert [times(r) for r in (1, 1.5, 8, 0.25, 1400)] == ["1×", "1.5×", "8×", "0.25×", "1,400×"]
 
 
 def test_wilson_gives_a_width_where_everything_agrees() -> None:

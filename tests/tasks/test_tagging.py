@@ -240,6 +240,7 @@ def test_rendered_text(tmp_path: Path) -> None:
         {"input": "they met", "target": "O O", "length": 1},
     ]
     assert batch.scored.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.inputs[1, 2:].tolist() == batch.targets[1, 2:].tolist() == [0, 0]  # padding
     assert task.provenance() == {"data_sha256": task.sha256, "sentences": 3, "words": 6}
     assert Tagging in list(TASKS)
 

@@ -44,7 +44,7 @@ def differences(
     return found
 
 
-TELLING = ("train_length", "path")  # settings that say more than those that they determine
+TELLING = ("train_length", "path", "d_model")  # settings that say more than those that they determine
 
 
 def _independent(columns: Mapping[str, Sequence[str]]) -> list[str]:

@@ -32,5 +32,5 @@ def spread(interval: Interval) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a length divided by the training length: `8×`, `1.5×`."""
-    return f"{ratio:.3g}×"
+    """Format a length divided by the training length: `8×`, `1.5×`, `1,400×`."""
+    return f"{ratio:,.0f}×" if ratio >= 1000 else f"{ratio:.3g}×"
