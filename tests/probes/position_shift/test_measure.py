@@ -13,7 +13,7 @@ from lengthwise.probes.measuring.trained_run import TrainedRun
 from lengthwise.probes.position_shift import PositionShift, PositionShiftQuestion
 from lengthwise.probes.position_shift.measure import declares_invariance, measure, require
 from lengthwise.span import Span
-from lengthwise.tasks import Addition, Copy, LinearRegression, Text
+from lengthwise.tasks import Addition, Copy, LinearRegression, Tagging, Text
 from lengthwise.training.setup import build
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -79,7 +79,7 @@ def test_fire_depends_on_the_position_only_past_its_threshold():
     assert found["logit_changes"][3] > 0
 
 
-@pytest.mark.parametrize("task", [Copy, LinearRegression, Text])
+@pytest.mark.parametrize("task", [Copy, LinearRegression, Text, Tagging])
 def test_against_scores_computed_here(task, tmp_path):
     (tmp_path / "a.txt").write_text("abcdefghijklmnop" * 400)
     settings = {"path": str(tmp_path / "a.txt")} if task is Text else {}
