@@ -20,14 +20,14 @@ from record import save
 from torch import Tensor, nn
 
 from lengthwise.config import ModelConfig
-from lengthwise.models import Mamba
+from lengthwise.models import MixerModel
 from lengthwise.models.conversion import mamba_from_transformers, mamba_to_transformers
 
 WIDTH, STATE, SYMBOLS, BATCH = 256, 16, 64, 4
 
 
 class Theirs(nn.Module):
-    def __init__(self, ours: Mamba):
+    def __init__(self, ours: MixerModel):
         super().__init__()
         from transformers import MambaConfig, MambaForCausalLM
 
@@ -80,9 +80,8 @@ def require_equal(ours: Step, theirs: Step) -> float:
 def compare(length: int, layers: int, pairs: int) -> dict[str, Any]:
     torch.manual_seed(0)
     tokens = torch.randint(0, SYMBOLS, (BATCH, length + 1))
-    model = Mamba(
-        ModelConfig.mamba(d_model=WIDTH, num_layers=layers, state_size=STATE), vocab_size=SYMBOLS, output_size=SYMBOLS
-    )
+    config = ModelConfig.mamba(d_model=WIDTH, num_layers=layers, state_size=STATE)
+    model = MixerModel(config, vocab_size=SYMBOLS, output_size=SYMBOLS, train_length=length)
     ours, theirs = Step(model, tokens), Step(Theirs(model), tokens)
     worst = require_equal(ours, theirs)
     ours(), theirs()

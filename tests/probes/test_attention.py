@@ -146,7 +146,7 @@ def test_no_more_examples_than_there_are(pair):
         (run_of(NoPE, 1, symbols=5), r"symbols=26.* on Copy\(symbols=5"),
         (run_of(NoPE, 1, model=ModelConfig(d_model=16, num_layers=3, num_heads=2)), "has 2 layers and run .* has 3"),
         (run_of(Learned, 1), "Learned has"),
-        (run_of(NoPE, 1, model=MAMBA), "is a Mamba, which has no attention"),
+        (run_of(NoPE, 1, model=MAMBA), "is Mamba, which has no attention"),
     ],
 )
 def test_runs_that_cannot_be_compared(other, words):
@@ -173,7 +173,7 @@ def test_a_model_without_attention(pair, tmp_path):
         lambda: attention_distance(pair[0].model, mamba.model, x),
         lambda: attended_distance(mamba.model, x, queries=x == 0),
     ):
-        with pytest.raises(ConfigError, match="got a Mamba, which has no attention") as caught:
+        with pytest.raises(ConfigError, match="got Mamba, which has no attention") as caught:
             ask()
         assert "\n" not in str(caught.value)
 

@@ -115,7 +115,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
             f"(Mamba, seed {seed}) has no attention" for seed in (0, 1)
         ]
         mamba = next(run for run in runs if run.label == "Mamba")
-        with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
+        with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
             probing.probe_all(probing.Prober(store, tmp_path), probing.jobs_of_runs(ATTENDED, [mamba], [4]))
 
 

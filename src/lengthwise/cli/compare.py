@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SETTINGS: dict[type[Config], tuple[str, ...]] = {  # the fields of configurations that are options
     TrainingConfig: ("train_length", "steps", "batch_size", "learning_rate", "min_length", "train_examples"),
-    ModelConfig: ("d_model", "num_layers", "num_heads"),
+    ModelConfig: ("mixer", "d_model", "num_layers", "num_heads"),
     EvaluationConfig: ("examples", "tokens"),
 }
 OWN_DEFAULTS = {"steps": 500, "batch_size": 16}  # smaller than those of the configurations

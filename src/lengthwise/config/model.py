@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lengthwise.config.base import Config
-from lengthwise.values import ConfigError
+from lengthwise.config.mixers import MIXERS
+from lengthwise.values import ConfigError, near_miss, shown
 
 MAX_LAYERS = 1000
-MAMBA_SETTINGS = ("mixer", "d_model", "num_layers", "state_size", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +37,17 @@ class ModelConfig(Config):
     position encoding. A run may add it to the trained weights of a run without it."""
     share_encoding: bool | None = None
     """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
-    mixer: Literal["mamba"] | None = None
-    """"mamba" replaces attention and MLP by Mamba-1, which uses only `d_model`, `num_layers`, `state_size` (16 if None) and
-    `dropout`. None: attention."""
+    mixer: str | None = None
+    """What mixes the tokens in place of attention: mamba. [default: attention]"""
     state_size: int | None = None
+    """Numbers in the state of each channel of Mamba. [default: 16]"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("d_model", "num_layers", "num_heads")
         self.require_between(1, MAX_LAYERS, "num_layers")
         if self.mixer is not None:
-            self._require_mamba()
+            self._require_mixer(self.mixer)
             return
         if self.state_size is not None:
             raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
@@ -55,7 +55,7 @@ class ModelConfig(Config):
             raise ConfigError(
                 f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set head_dim"
             )
-        d_ff = 4 * self.d_model if self.mlp != "swiglu" else -(-8 * self.d_model // 3 // 8) * 8
+        d_ff = self._default_d_ff(4)
         self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
         self.require_positive("num_kv_heads", "head_dim", "d_ff")
         if self.num_heads % self.kv_heads:
@@ -64,22 +64,39 @@ class ModelConfig(Config):
             )
         self.require_between(0.0, 0.99, "dropout")
 
-    def _require_mamba(self) -> None:
+    def _default_d_ff(self, multiple: int) -> int:
+        """Return the width of an MLP with 2 `multiple` d_model² weights; that of swiglu has a third matrix."""
+        width = multiple * self.d_model
+        return width if self.mlp != "swiglu" else -(-2 * width // 3 // 8) * 8
+
+    def _require_mixer(self, name: str) -> None:
+        if name not in MIXERS:
+            raise ConfigError(
+                f"ModelConfig.mixer must be one of {', '.join(MIXERS)}, or None for attention, got {shown(name)}"
+                f"{near_miss(name, MIXERS)}"
+            )
+        mixer = MIXERS[name]
         for f in dataclasses.fields(self):
-            if f.name not in MAMBA_SETTINGS and getattr(self, f.name) != f.default:
+            if f.name not in mixer.all_settings and getattr(self, f.name) != f.default:
                 raise ConfigError(
-                    f"{f.name} does not apply to Mamba, got {getattr(self, f.name)!r}; its settings are: "
-                    f"{', '.join(MAMBA_SETTINGS)}"
+                    f"{f.name} does not apply to {mixer.label}, got {getattr(self, f.name)!r}; its settings are: "
+                    f"{', '.join(mixer.all_settings)}"
                 )
-        self.set_defaults(state_size=16)
-        self.require_positive("state_size")
+        defaults = {"state_size": 16, "d_ff": self._default_d_ff(mixer.mlp_width)}
+        sizes = [size for size in defaults if size in mixer.settings]
+        self.set_defaults(**{size: defaults[size] for size in sizes})
+        self.require_positive(*sizes)
+        if "num_heads" in mixer.settings and self.d_model % self.num_heads:
+            raise ConfigError(
+                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one"
+            )
         self.require_between(0.0, 0.99, "dropout")
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
         if not self.qk_norm:
             del data["qk_norm"]
-        return data if self.mixer is None else {name: data[name] for name in MAMBA_SETTINGS}
+        return data if self.mixer is None else {name: data[name] for name in MIXERS[self.mixer].all_settings}
 
     # These properties have the types of sizes that may be None as arguments but never are after construction.
     @property

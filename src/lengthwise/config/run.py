@@ -9,6 +9,7 @@ from typing import Any
 
 from lengthwise.config.base import Config
 from lengthwise.config.choices import Choice
+from lengthwise.config.mixers import MIXERS, Mixer
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.training import TrainingConfig
 from lengthwise.values import ConfigError
@@ -40,7 +41,7 @@ class Run(Config):
                 "steps must be at least 1 for a run without a parent, got 0; train it, or give it a parent"
             )
         if self.model.mixer is not None:
-            self._require_no_positions()
+            self._require_encoding_of(MIXERS[self.model.mixer])
             return
         if self.model.share_encoding is None and not self.encoding.remaining_layers:
             # The encodings of a pattern keep None, and so do a temperature and an encoding: each one follows its own source.
@@ -49,12 +50,13 @@ class Run(Config):
 
     def _require_parent(self, parent: "Run") -> None:
         """Require that the parent's weights fit this run's model, and that there are few ancestors."""
-        for f in dataclasses.fields(self.model):
-            own, inherited = getattr(self.model, f.name), getattr(parent.model, f.name)
-            is_added = f.name == "qk_norm" and own  # the norms begin with weights of 1
-            if own != inherited and f.name not in ("dropout", "share_encoding") and not is_added:
+        # The mixer first, because the defaults of other settings depend on it.
+        for name in ("mixer", *(f.name for f in dataclasses.fields(self.model))):
+            own, inherited = getattr(self.model, name), getattr(parent.model, name)
+            is_added = name == "qk_norm" and own  # the norms begin with weights of 1
+            if own != inherited and name not in ("dropout", "share_encoding") and not is_added:
                 raise ConfigError(
-                    f"a run must have the model of its parent, got {f.name} {own!r}, but {parent.label} has {inherited!r}; "
+                    f"a run must have the model of its parent, got {name} {own!r}, but {parent.label} has {inherited!r}; "
                     "use the parent's model"
                 )
         if len(parent.lineage) >= MAX_LINEAGE:
@@ -62,13 +64,16 @@ class Run(Config):
                 f"a run must have at most {MAX_LINEAGE} ancestors, got {len(parent.lineage)}; start from an earlier one"
             )
 
-    def _require_no_positions(self) -> None:
-        if self.encoding.remaining_layers or self.encoding.name != "NoPE":
+    def _require_encoding_of(self, mixer: Mixer) -> None:
+        """Require an encoding, and a position scheme, that the mixer can take."""
+        encoding = self.encoding
+        if encoding.remaining_layers or encoding.layer.given or encoding.name not in mixer.encodings:
             raise ConfigError(
-                f"Mamba has no attention, so its encoding must be NoPE, got {self.encoding.label}; choose NoPE"
+                f"{mixer.label} has no attention, so its encoding must be {' or '.join(mixer.encodings)}, got "
+                f"{encoding.label}; choose {mixer.encodings[0]}"
             )
-        if (scheme := self.training.positions) is not None:
-            raise ConfigError(f"Mamba does not use positions, got the position scheme {scheme.label}; omit it")
+        if (scheme := self.training.positions) is not None and encoding.name == "NoPE":
+            raise ConfigError(f"{mixer.label} does not use positions, got the position scheme {scheme.label}; omit it")
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
@@ -116,7 +121,7 @@ class Run(Config):
         with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE (100 steps at 1024)`.
         """
         scheme = self.training.positions
-        own = "Mamba" if self.model.mixer is not None else self._encoding_label()
+        own = self._encoding_label() if self.model.mixer is None else self._mixer_label(MIXERS[self.model.mixer])
         own += f" with {scheme.label}" if scheme is not None else ""
         if self.parent is None:
             return own
@@ -124,6 +129,9 @@ class Run(Config):
         steps, length = self.training.steps, self.training.train_length
         at = f" at {length}" if length != self.parent.training.train_length else ""
         return f"{own} from {inherited}" + (f" ({steps} step{'s' if steps > 1 else ''}{at})" if steps else "")
+
+    def _mixer_label(self, mixer: Mixer) -> str:
+        return mixer.label if self.encoding.name == "NoPE" else f"{mixer.label} with {self.encoding.label}"
 
     def _encoding_label(self) -> str:
         name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)

@@ -12,8 +12,8 @@ from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.huggingface.embedded_positions import current_module
 from lengthwise.huggingface.saved import auto_map_of, saved_choice, write_module
-from lengthwise.models import Decoder, Mamba
-from lengthwise.models.mamba import MambaCache
+from lengthwise.models import Decoder, MixerModel
+from lengthwise.models.mixers import MixerCache
 from lengthwise.transformers_versions import own_cache_name
 
 
@@ -60,7 +60,7 @@ class LengthwiseConfig(PreTrainedConfig):
 class LengthwiseCache(Cache):
     """The cache of our model for `generate`: it has keys and values of all layers, and what content-dependent encodings need."""
 
-    def __init__(self, own: KVCache | MambaCache):
+    def __init__(self, own: KVCache | MixerCache):
         super().__init__(layers=[])
         self.own = own
 
@@ -91,7 +91,7 @@ class AdaptableDecoder(Decoder):
 
 
 class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
-    """A `Decoder` or a `Mamba` with the interface of transformers.
+    """A `Decoder` or a `MixerModel` with the interface of transformers.
 
     `attention_mask` [b, t]: 0 for padding, on either side. `position_ids` [b|1, t]: positions that begin anew mark packed
     documents, if there is neither a mask nor a cache. Without position IDs, each row counts its tokens from 0, without padding.
@@ -105,13 +105,11 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
     def __init__(self, config: LengthwiseConfig):
         super().__init__(config)
         architecture = ModelConfig.from_data(config.architecture or {})
-        sizes: dict[str, Any] = {"vocab_size": config.vocab_size, "output_size": config.vocab_size}
-        self.model: Decoder | Mamba
-        if architecture.mixer is not None:
-            self.model = Mamba(architecture, **sizes)
-        else:
-            choice = saved_choice(config.encoding)
-            self.model = AdaptableDecoder(architecture, choice, **sizes, train_length=config.train_length)
+        sizes: dict[str, Any] = dict.fromkeys(("vocab_size", "output_size"), config.vocab_size)
+        make = AdaptableDecoder if architecture.mixer is None else MixerModel
+        self.model: Decoder | MixerModel = make(
+            architecture, saved_choice(config.encoding), **sizes, train_length=config.train_length
+        )
         if architecture.tie_embeddings:
             self._tied_weights_keys = {"model.lm_head.weight": "model.token_embedding.weight"}
         self.post_init()
@@ -184,8 +182,11 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         return CausalLMOutputWithPast(loss=loss, logits=logits[:, kept], **{own_cache_name(): cache})
 
+    def _takes_positions(self) -> bool:
+        return isinstance(self.model, Decoder) or self.model.encoding.acts_on_embedding()
+
     def _places(
-        self, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, cache: KVCache | MambaCache | None
+        self, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, cache: KVCache | MixerCache | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the positions and documents of the tokens for our model. None: the tokens are counted, all in one document."""
         past, tokens = 0 if cache is None else cache.length, input_ids.shape[1]
@@ -200,7 +201,7 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
                 documents = torch.where(mask[:, -tokens:].bool(), 0, -1)
         elif cache is not None and cache.documents is not None:
             documents = torch.zeros_like(input_ids)
-        if position_ids is None or isinstance(self.model, Mamba):
+        if position_ids is None or not self._takes_positions():
             return None, documents
         if mask is not None:
             shown = mask[:, past:].bool()  # positions of padding have no meaning

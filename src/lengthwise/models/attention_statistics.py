@@ -18,7 +18,7 @@ from lengthwise.span import Span
 def require_decoder(model: Model) -> Decoder:
     """Return the model; raise `ConfigError` if it has no attention."""
     if not isinstance(model, Decoder):
-        raise ConfigError(f"the model must be a Transformer, got a {type(model).__name__}, which has no attention")
+        raise ConfigError(f"the model must be a Transformer, got {model.label}, which has no attention")
     return model
 
 

@@ -20,6 +20,7 @@ class Model(nn.Module, ABC):
     """
 
     config: ModelConfig
+    label: str  # what the model is, for messages
     token_embedding: nn.Embedding | None  # for token IDs; None if the inputs are vectors
     input_projection: nn.Linear | None  # for vectors; None if the inputs are token IDs
     lm_head: nn.Linear

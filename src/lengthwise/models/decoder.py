@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -17,19 +16,21 @@ from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_
 from lengthwise.attention.slices import slice_modifiers
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.config.choices import require_choice
+from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
-from lengthwise.models.linear import Linear, swiglu
+from lengthwise.models.linear import Linear
+from lengthwise.models.mlp import WithMLP, norm
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers, token_positions
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
 
-class Block(nn.Module):
+class Block(WithMLP):
     """One layer: attention with `num_heads` query heads and `num_kv_heads` key heads, then the MLP."""
 
     def __init__(self, config: ModelConfig):
@@ -41,10 +42,7 @@ class Block(nn.Module):
         self.q_norm, self.k_norm = (nn.RMSNorm(self.head_dim, eps=1e-6) if c.qk_norm else None for _ in range(2))
         self.qkv = Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
         self.out = Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
-        self.up = Linear(c.d_model, c.hidden * (2 if c.mlp == "swiglu" else 1), bias=c.bias)
-        self.down = Linear(c.hidden, c.d_model, bias=c.bias)
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "swiglu": swiglu}
-        self.activation = activations[c.mlp]
+        self.add_mlp(c)
         self.dropout = nn.Dropout(c.dropout)
 
     def qkv_heads(self, normed: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,22 +54,11 @@ class Block(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
 
-    def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:
-        """Return the output of the MLP, including its norm, without the residual connection."""
-        return self.down(self.activation(self.up(self.mlp_norm(x))))
-
     def forward(self, x: Float[Tensor, "b t c"], attend: Any) -> Float[Tensor, "b t c"]:
         normed = self.attention_norm(x)
         out = attend(normed, *self.qkv_heads(normed), scale=self.scale)
         x = x + self.dropout(self.out(out.transpose(1, 2).flatten(2)))
         return x + self.dropout(self.mlp(x))
-
-
-def norm(config: ModelConfig) -> nn.Module:
-    """Return a norm layer of the kind that the config names."""
-    if config.norm == "rms":
-        return nn.RMSNorm(config.d_model, eps=1e-6)
-    return nn.LayerNorm(config.d_model, bias=config.bias)
 
 
 class _BackendsUsed:
@@ -90,6 +77,8 @@ class Decoder(Model):
     attention weights, inside the MLP, or after the last norm.
     """
 
+    label = "a Transformer"
+
     def __init__(
         self,
         config: ModelConfig,
@@ -103,7 +92,9 @@ class Decoder(Model):
     ):
         super().__init__()
         if config.mixer is not None:
-            raise ConfigError("config must be a Transformer's, got a Mamba's; use Mamba(config, ...)")
+            raise ConfigError(
+                f"config must be a Transformer's, got {MIXERS[config.mixer].label}'s; use MixerModel(config, ...)"
+            )
         if (vocab_size is None) == (input_width is None):
             raise ConfigError("a decoder takes tokens or vectors; pass either vocab_size or input_width")
         if config.tie_embeddings and vocab_size != output_size:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.models import Decoder, Mamba, Model
+from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Task, generator, same_tokenizer
 
@@ -24,14 +24,14 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         "vocab_size": task.vocab_size if task.input_width is None else None,
         "input_width": task.input_width,
         "output_size": task.output_size,
+        "train_length": original_train_length(run, task),
     }
     model: Model
     with _seeded(generator(run.seed, "weights").initial_seed()):
         if run.model.mixer is not None:
-            model = Mamba(run.model, **sizes)
+            model = MixerModel(run.model, run.encoding, **sizes)
         else:
-            train_length = original_train_length(run, task)
-            model = Decoder(run.model, run.encoding, **sizes, train_length=train_length, backend=backend)
+            model = Decoder(run.model, run.encoding, **sizes, backend=backend)
     return model.to(device), task
 
 
