@@ -26,4 +26,5 @@ class Mixer:
 
 MIXERS: dict[str, Mixer] = {
     "mamba": Mixer("Mamba", ("state_size",)),
+    "lstm": Mixer("LSTM", MLP),
 }

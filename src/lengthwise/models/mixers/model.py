@@ -90,7 +90,11 @@ class MixerModel(Model):
             if module is not None:
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
         choice = choose(NoPE) if encoding is None else encoding
-        self.encoding: PositionEncoding = choice.build(d_model=d, train_length=train_length)
+        self.encodings = nn.ModuleList([choice.build(d_model=d, train_length=train_length)])
+
+    @property
+    def encoding(self) -> PositionEncoding:
+        return cast(PositionEncoding, self.encodings[0])
 
     @property
     def max_length(self) -> int | None:
