@@ -4,8 +4,16 @@ LSTM (Hochreiter & Schmidhuber 1997, Gers et al. 2000), gates in the order i, f,
     i, f, g, o = W_ih x_t + b_ih + W_hh h_(t-1) + b_hh
     c_t = s(f) c_(t-1) + s(i) tanh(g);  h_t = s(o) tanh(c_t);  s(x) = 1 / (1 + exp(-x))
 
-Each document begins with an empty state. Plain Python, float64. The expected values are what the mixer returns for its input x, without
-norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
+Linear Transformer (Katharopoulos et al. 2020), for each head, f(x) = x + 1 for x > 0, else exp(x):
+    S_t = S_(t-1) + f(k_t) v_t';  z_t = z_(t-1) + f(k_t);  out_t = S_t' f(q_t) / (z_t f(q_t)')
+
+RetNet (Sun et al. 2023), for head h = 0, 1, ... with keys of n numbers:
+    g = 1 - 2^(-5-h); pairs (2i, 2i+1) of q_t and k_t rotated by t 10000^(-i / (n/2 - 1)), i = 0 ... n/2 - 1
+    S_t = g S_(t-1) + k_t v_t' / sqrt(n);  out_t = S_t' q_t
+    W_out (silu(W_g x) * weight * (out - mean) / sqrt(variance + 1e-5) + bias), mean and variance of each head
+
+Each document begins with an empty state. Plain Python, float64. The expected values are what the mixer returns for its input x,
+without norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
 """
 
 import json
@@ -79,6 +87,89 @@ def lstm_parameters(d, seed, size):
     }
 
 
+# ---- Linear Transformer and RetNet ------------------------------------------------------------------------------
+
+
+def heads_of(row, heads):
+    size = len(row) // heads
+    return [row[h * size : h * size + size] for h in range(heads)]
+
+
+@of_each_document
+def linear_transformer(p, x, heads):
+    def feature(row):
+        return [v + 1 if v > 0 else math.exp(v) for v in row]
+
+    d = len(x[0])
+    n = d // heads
+    S = [[[0.0] * n for _ in range(n)] for _ in range(heads)]
+    z = [[0.0] * n for _ in range(heads)]
+    out = []
+    for row in x:
+        qkv = times(p["qkv.weight"], row, p["qkv.bias"])
+        q, k, v = (heads_of(qkv[i * d : i * d + d], heads) for i in range(3))
+        y = []
+        for h in range(heads):
+            fq, fk = feature(q[h]), feature(k[h])
+            for i in range(n):
+                z[h][i] += fk[i]
+                for j in range(n):
+                    S[h][i][j] += fk[i] * v[h][j]
+            y += [math.fsum(S[h][i][j] * fq[i] for i in range(n)) / dot(z[h], fq) for j in range(n)]
+        out.append(times(p["out.weight"], y, p["out.bias"]))
+    return out
+
+
+def linear_transformer_parameters(d, seed, size):
+    return {
+        "qkv.weight": table(3 * d, d, seed, size),
+        "qkv.bias": numbers(3 * d, seed + 1, size),
+        "out.weight": table(d, d, seed + 2),
+        "out.bias": numbers(d, seed + 3),
+    }
+
+
+@of_each_document
+def retnet(p, x, heads):
+    d = len(x[0])
+    n = d // heads
+
+    def rotated(row, t):
+        result = []
+        for i in range(n // 2):
+            angle = t * 10000 ** (-i / (n // 2 - 1) if i else 0.0)
+            a, b = row[2 * i], row[2 * i + 1]
+            result += [a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)]
+        return result
+
+    S = [[[0.0] * (2 * n) for _ in range(n)] for _ in range(heads)]
+    out = []
+    for t, row in enumerate(x):
+        made = times(p["qkvg.weight"], row)
+        q, k, v = (heads_of(part, heads) for part in (made[:d], made[d : 2 * d], made[2 * d : 4 * d]))
+        y = []
+        for h in range(heads):
+            decay, a, b = 1 - 2.0 ** (-5 - h), rotated(q[h], t), rotated(k[h], t)
+            S[h] = [[decay * S[h][i][j] + b[i] * v[h][j] / math.sqrt(n) for j in range(2 * n)] for i in range(n)]
+            o = [math.fsum(S[h][i][j] * a[i] for i in range(n)) for j in range(2 * n)]
+            mean = math.fsum(o) / len(o)
+            variance = math.fsum((v - mean) ** 2 for v in o) / len(o)
+            y += [(v - mean) / math.sqrt(variance + 1e-5) for v in o]
+        y = [v * w + b for v, w, b in zip(y, p["group_norm.weight"], p["group_norm.bias"])]
+        gated = [v * g * sigmoid(g) for v, g in zip(y, made[4 * d :])]
+        out.append(times(p["out.weight"], gated))
+    return out
+
+
+def retnet_parameters(d, seed, size):
+    return {
+        "qkvg.weight": table(6 * d, d, seed, size),
+        "group_norm.weight": numbers(2 * d, seed + 1),
+        "group_norm.bias": numbers(2 * d, seed + 2),
+        "out.weight": table(d, 2 * d, seed + 3),
+    }
+
+
 # ---- cases ------------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +210,15 @@ print(
             "how": __doc__,
             "cases": [
                 *cases("lstm", lstm, lstm_parameters, 3, {}),
+                *cases(
+                    "linear_transformer",
+                    linear_transformer,
+                    linear_transformer_parameters,
+                    6,
+                    {"num_heads": 2},
+                    {"heads": 2},
+                ),
+                *cases("retnet", retnet, retnet_parameters, 8, {"num_heads": 2}, {"heads": 2}),
             ],
         }
     )

@@ -27,4 +27,6 @@ class Mixer:
 MIXERS: dict[str, Mixer] = {
     "mamba": Mixer("Mamba", ("state_size",)),
     "lstm": Mixer("LSTM", MLP),
+    "linear_transformer": Mixer("LinearTransformer", ("num_heads", *MLP), ("NoPE", "Sinusoidal", "Learned")),
+    "retnet": Mixer("RetNet", ("num_heads", *MLP), mlp_width=2),
 }
