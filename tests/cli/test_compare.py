@@ -42,6 +42,32 @@ def test_compare_without_a_study_file(here: Call, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.medium
+def test_compare_with_a_mixer(here: Call, tmp_path: Path) -> None:
+    words = [
+        "compare",
+        "nope",
+        "--mixer",
+        "retnet",
+        "--task",
+        "copy",
+        "--train-length",
+        4,
+        "--lengths",
+        "4,8",
+        "--steps",
+        3,
+    ]
+    words += ["--batch-size", 4, "--d-model", 8, "--num-layers", 1, "--num-heads", 2, "--examples", 8, "--on", "inline"]
+    words += ["--results", tmp_path / "results"]
+    ran = here(*words)
+    assert ran.code == 0, ran.err
+    assert "RetNet" in ran.out
+    refused = here(*["rope" if word == "nope" else word for word in words])
+    assert refused.code == 2
+    assert refused.err.strip().endswith("RetNet has no attention, so its encoding must be NoPE, got RoPE; choose NoPE")
+
+
+@pytest.mark.medium
 def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.html"
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"

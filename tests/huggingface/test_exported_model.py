@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
-from lengthwise.encodings import ENCODINGS, T5, Learned, NoPE
+from lengthwise.config.mixers import MIXERS
+from lengthwise.encodings import ENCODINGS, T5, Learned, NoPE, Sinusoidal
 from lengthwise.positions import Randomized
 from lengthwise.tasks import PFA, Copy, LinearRegression, Text
 from lengthwise.training import build
@@ -22,7 +23,8 @@ from lengthwise.huggingface.export import export
 from tests.huggingface.models import cache_in, with_cache
 
 MODELS = {
-    "mamba": (ModelConfig.mamba(d_model=16, num_layers=2), choose(NoPE)),
+    **{mixer: (ModelConfig(mixer=mixer, d_model=16, num_layers=2), choose(NoPE)) for mixer in MIXERS},
+    "sinusoidal": (ModelConfig(mixer="linear_transformer", d_model=16, num_layers=2), choose(Sinusoidal)),
     "tied": (ModelConfig.t5(d_model=16, num_layers=2), choose(T5)),
     "grouped": (ModelConfig.llama(d_model=32, num_layers=3, num_heads=4, num_kv_heads=2), ENCODINGS.parse("rope*2+nope")),
 } | {
@@ -47,7 +49,7 @@ def tokens() -> torch.Tensor:
     return torch.randint(0, 40, (2, 17), generator=torch.Generator().manual_seed(1))
 
 
-SAVED_QUICKLY = ("mamba", "tied", "grouped", "Learned", "FIRE", "Shaw", "FoX", "PoPE", "SelectiveRoPE")
+SAVED_QUICKLY = (*MIXERS, "sinusoidal", "tied", "grouped", "Learned", "FIRE", "Shaw", "FoX", "PoPE", "SelectiveRoPE")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_every_model_is_saved_and_generates(name: str, tmp_path: Path) -> None:
         assert torch.equal(loaded.generate(x, max_new_tokens=6, do_sample=False)[:, 17:], ours)
 
 
-@pytest.mark.parametrize("name", ["RoPE", "FIRE", "mamba", "tied"])
+@pytest.mark.parametrize("name", ["RoPE", "FIRE", *MIXERS, "sinusoidal", "tied"])
 def test_gradients_and_checkpointing(name: str) -> None:
     model, x = model_named(name).train(), tokens()
     found = []

@@ -1,16 +1,21 @@
 """All mixers: what they compute, and that a text may be read in any pieces, beside any padding and other documents."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
-from lengthwise.encodings import ENCODINGS, NoPE
+from lengthwise.encodings import ENCODINGS, Learned, NoPE, RoPE, Sinusoidal
 from lengthwise.models import MixerModel
 from lengthwise.models.mixers import block_class
+from lengthwise.models.mixers.rwkv4 import weighted_mean
+from lengthwise.positions import Randomized
+from lengthwise.tasks import Copy
 
 CASES = json.loads((Path(__file__).parent.parent / "vectors" / "mixers.json").read_text(encoding="utf-8"))["cases"]
 TOKENS = 150  # more than two chunks of every mixer that has chunks
@@ -19,6 +24,9 @@ DOCUMENTS = {
     "packed": [[3] * 4 + [1] * 70 + [2] * 76, [0] * 150, [5] * 149 + [6]],
     "padded": [[-1] * n + [0] * (TOKENS - n) for n in (0, 2, 99)],
 }
+TRAINING = TrainingConfig(train_length=5, steps=2)
+CHANNEL_MIXING = ("time_norm", "channel_norm", "channel_key", "channel_receptance", "channel_value", "channel_mix_k",
+                  "channel_mix_r")  # fmt: skip
 mixers = pytest.mark.parametrize("mixer", MIXERS)
 
 
@@ -56,7 +64,7 @@ def test_a_mixer_equals_its_recurrence(case):
     given = {name: torch.tensor(value, dtype=torch.float64) for name, value in case["parameters"].items()}
     missing, unknown = block.load_state_dict(given, strict=False)
     assert not unknown
-    assert {name.partition(".")[0] for name in missing} <= {"norm", "mlp_norm", "up", "down"}
+    assert {name.partition(".")[0] for name in missing} <= {"norm", "mlp_norm", "up", "down", *CHANNEL_MIXING}
     documents = torch.tensor([case["documents"]]) if "documents" in case else None
     out = block.mix(torch.tensor([case["x"]], dtype=torch.float64), None, documents)[0][0]
     expected = torch.tensor(case["expected"], dtype=torch.float64)
@@ -172,6 +180,80 @@ def test_float32_is_near_float64(mixer):
     torch.testing.assert_close(near.double(), model.double()(x), atol=2e-4, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_average_of_rwkv_with_very_different_keys(dtype, fresh):
+    """Against the recurrence of the authors' kernel in NumPy, with keys and decays whose exponentials are no numbers."""
+    g = torch.Generator().manual_seed(3)
+    k, v = 300 * torch.randn(2, 100, 5, generator=g).double(), torch.randn(2, 100, 5, generator=g).double()
+    decay, first = torch.tensor([1e-3, 0.1, 1.0, 20.0, 100.0]).double(), torch.randn(5, generator=g).double()
+    begins = torch.rand(2, 100, generator=g) < 0.05 if fresh else None
+    expected = np.zeros((2, 100, 5))
+    for b in range(2):
+        p, q, o = np.zeros(5), np.zeros(5), np.full(5, -1e38)
+        for t in range(100):
+            if begins is not None and begins[b, t]:
+                p, q, o = np.zeros(5), np.zeros(5), np.full(5, -1e38)
+            key, value = k[b, t].numpy(), v[b, t].numpy()
+            largest = np.maximum(o, first.numpy() + key)
+            x, y = np.exp(o - largest), np.exp(first.numpy() + key - largest)
+            expected[b, t] = (x * p + y * value) / (x * q + y)
+            largest = np.maximum(o - decay.numpy(), key)
+            x, y = np.exp(o - decay.numpy() - largest), np.exp(key - largest)
+            p, q, o = x * p + y * value, x * q + y, largest
+    out, (numerator, denominator, scale) = weighted_mean(*(x.to(dtype) for x in (k, v, decay, first)), None, begins)
+    tolerance = 1e-10 if dtype is torch.float64 else 2e-4  # float32 rounds a key of 300 by 3e-5
+    np.testing.assert_allclose(out.numpy(), expected, atol=tolerance, rtol=0)
+    assert all(bool(part.isfinite().all()) for part in (numerator, denominator, scale))
+
+
+def test_filters_beyond_the_training_length_continue_the_formula():
+    """And a filter does not depend on the length that it is evaluated for."""
+    filters = block_class("hyena")(config_of("hyena"), 0, 50).double().filters
+    long = filters(200)
+    torch.testing.assert_close(filters(50), long[..., :50], atol=1e-13, rtol=0)
+    assert float(long[..., :50].detach().square().sum(-1).mean()) == pytest.approx(1, rel=0.5)
+    window = filters._window(200, long)
+    assert float(window[49, 0]) == pytest.approx(0.01 ** (1 / 1.5) + 0.05)
+    assert float(window[49, -1]) == pytest.approx(0.01 ** (1 / 0.3) + 0.05)
+    assert float(window[199, -1]) == pytest.approx(0.05)
+
+
+@mixers
+def test_the_state_of_a_mixer_does_not_grow(mixer):
+    """Except that of Hyena, which is the history."""
+    model, x = model_of(mixer), text()
+
+    def numbers(tokens):
+        cache = model.new_cache()
+        model(x[:, :tokens], cache=cache)
+        return sum(part.numel() for state in cache.states for part in state)
+
+    assert (numbers(150) > numbers(50)) == (mixer == "hyena")
+    if mixer != "hyena":
+        assert numbers(150) == numbers(50)
+
+
+# ---- positions --------------------------------------------------------------------------------------------------
+
+
+def test_positions_of_a_linear_transformer_with_an_encoding():
+    model, x = model_of("linear_transformer", Sinusoidal).double(), text(2)
+    whole = model(x)
+    torch.testing.assert_close(model(x, positions=torch.arange(TOKENS)[None]), whole, atol=1e-12, rtol=0)
+    assert (model(x, positions=torch.arange(TOKENS)[None] + 3) - whole).abs().max() > 1e-3
+    documents = torch.tensor([[4] * 60 + [5] * 90])
+    apart = torch.cat([model(x[:, :60]), model(x[:, 60:])], 1)
+    torch.testing.assert_close(model(x, documents=documents), apart, atol=1e-10, rtol=0)
+    cache = model.new_cache()
+    parts = [model(x[:, :70], documents=documents[:, :70], cache=cache)]
+    parts += [model(x[:, t : t + 1], documents=documents[:, t : t + 1], cache=cache) for t in range(70, TOKENS)]
+    torch.testing.assert_close(torch.cat(parts, 1), apart, atol=1e-10, rtol=0)
+    assert MixerModel(
+        config_of("linear_transformer"), choose(Learned, max_length=7), vocab_size=3, output_size=3, train_length=5
+    ).max_length == 7  # fmt: skip
+
+
 # ---- settings ---------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +278,18 @@ def test_the_first_bias_of_the_forget_gate_is_1():
     assert bias[[0, 2, 3]].abs().max() < 0.5
 
 
+def run(mixer, encoding=NoPE, positions=None, parent=None) -> Run:
+    choice = choose(encoding) if isinstance(encoding, type) else encoding
+    training = dataclasses.replace(TRAINING, positions=positions)
+    return Run(encoding=choice, task=choose(Copy), model=ModelConfig(mixer=mixer), training=training, parent=parent)
+
+
+def test_labels_of_runs():
+    assert [run(mixer).label for mixer in ("rwkv4", "linear_transformer")] == ["RWKV4", "LinearTransformer"]
+    randomized = run("linear_transformer", Sinusoidal, choose(Randomized, max_length=40))
+    assert randomized.label == "LinearTransformer with Sinusoidal with Randomized(max_length=40)"
+
+
 # ---- bad input --------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +300,30 @@ def test_the_first_bias_of_the_forget_gate_is_1():
         (
             lambda: ModelConfig(mixer="lstm", num_heads=8),
             "num_heads does not apply to LSTM, got 8; its settings are: mixer",
+        ),
+        (lambda: ModelConfig(mixer="linear-transformer"), "did you mean 'linear_transformer'?"),
+        (
+            lambda: ModelConfig(mixer="retnet", d_model=30),
+            "d_model must be a multiple of num_heads, got 30 and 4; change one",
+        ),
+        (lambda: model_of("retnet", d_model=6), "d_model / num_heads must be even for RetNet.*, got 6 / 2"),
+        (
+            lambda: run("linear_transformer", RoPE),
+            "LinearTransformer has no attention, so its encoding must be NoPE or Sinusoidal or Learned, got RoPE; choose NoPE",
+        ),
+        (lambda: run("rwkv4", Sinusoidal), "RWKV4 has no attention, so its encoding must be NoPE, got Sinusoidal"),
+        (lambda: run("hyena", choose(NoPE, window=4)), r"its encoding must be NoPE, got NoPE\(window=4\)"),
+        (
+            lambda: run("lstm", positions=choose(Randomized, max_length=40)),
+            "LSTM does not use positions, got the position scheme Randomized",
+        ),
+        (
+            lambda: run("retnet", parent=run("linear_transformer")),
+            "a run must have the model of its parent, got mixer 'retnet', but LinearTransformer has 'linear_transformer'",
+        ),
+        (
+            lambda: run("retnet", parent=Run(encoding=choose(NoPE), task=choose(Copy), training=TRAINING)),
+            "a run must have the model of its parent, got mixer 'retnet', but NoPE has None",
         ),
         (lambda: model_of("lstm")(text(), positions=torch.arange(TOKENS)[None]), "LSTM takes no positions"),
     ],

@@ -77,6 +77,17 @@ def test_names_settings_and_patterns() -> None:
         encoding_plans(["fier"])
 
 
+def test_mixers_are_measured_beside_encodings() -> None:
+    assert [plan.label for plan in encoding_plans(["retnet", "linear-transformer"])] == [
+        "NoPE", "RetNet", "LinearTransformer"
+    ]  # fmt: skip
+    results = measured(Scripted(), "lstm", "rope")
+    assert {cell.encoding: cell.settings.get("mixer") for cell in results.cells} == {
+        "NoPE": None, "LSTM": "lstm", "RoPE": None
+    }  # fmt: skip
+    assert all(cell.forward and cell.refusal is None for cell in results.cells)
+
+
 def test_a_pattern_needs_its_layers() -> None:
     with pytest.raises(ConfigError, match="num_layers must be at least 4"):
         measured(Scripted(), "rope*3+nope")

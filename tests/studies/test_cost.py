@@ -5,18 +5,20 @@ import dataclasses
 import pytest
 
 from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import NoPE
 from lengthwise.studies import grid
 from lengthwise.studies.cost import DECODING, cost
 from lengthwise.tasks import Summation
 
 
-def test_a_mamba_costs_as_much_for_each_token_at_every_length():
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_mixer_costs_as_much_for_each_token_at_every_length(mixer):
     asked = EvaluationConfig(lengths=(8, 80), examples=100)
     run = Run(
         encoding=choose(NoPE),
         task=choose(Summation),
-        model=ModelConfig.mamba(d_model=16, num_layers=2),
+        model=ModelConfig(mixer=mixer, d_model=16, num_layers=2),
         training=TrainingConfig(train_length=8, steps=100, batch_size=1),
     )
     task = run.task.build()

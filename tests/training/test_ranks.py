@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import ENCODINGS, FIRE, ALiBi, Learned, NoPE, RoPE
 from lengthwise.positions import Randomized
 from lengthwise.tasks import Addition, Copy, LinearRegression, Text
@@ -18,6 +19,7 @@ from lengthwise.training.ranks import ALONE, Ranks
 from tests.ranks import Either, Together, read_only_in_first, scores, steps, trained
 
 SMALL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
+WITH_MIXERS = [ModelConfig(mixer=mixer, d_model=16, num_layers=2) for mixer in MIXERS]
 SHARDED = list(SHARDINGS)
 QUICKLY_DDP = ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)]
 
@@ -66,11 +68,10 @@ def test_two_ranks_train_every_encoding_like_one(two: Together, sharding: str) -
 
 
 def models() -> list[Run]:
-    mamba = ModelConfig.mamba(d_model=16, num_layers=2)
     tied = ModelConfig(d_model=16, num_layers=2, num_heads=2, tie_embeddings=True)
     shared = ModelConfig(d_model=16, num_layers=2, num_heads=2, share_encoding=True, norm="rms", mlp="swiglu")
     return [
-        run_of(NoPE, model=mamba),
+        *(run_of(NoPE, model=model) for model in WITH_MIXERS),
         run_of(FIRE, model=tied),
         run_of(ALiBi, model=shared),
         run_of(RoPE, positions=choose(Randomized, max_length=40)),
@@ -195,7 +196,7 @@ def test_a_batch_must_have_a_sequence_for_every_part() -> None:
         Ranks(size=3).require_enough(TrainingConfig(train_length=4, batch_size=8, accumulation=4))
 
 
-@pytest.mark.parametrize("model", [SMALL, ModelConfig.mamba(d_model=16, num_layers=2)], ids=["decoder", "mamba"])
+@pytest.mark.parametrize("model", [SMALL, *WITH_MIXERS], ids=lambda model: model.mixer or "attention")
 def test_recomputed_blocks_give_the_same_weights(tmp_path: Path, model: ModelConfig) -> None:
     run = run_of(NoPE, model=dataclasses.replace(model, dropout=0.2))
     kept = trained(ALONE, run, tmp_path / "kept") or pytest.fail("stopped")

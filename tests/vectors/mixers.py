@@ -12,6 +12,17 @@ RetNet (Sun et al. 2023), for head h = 0, 1, ... with keys of n numbers:
     S_t = g S_(t-1) + k_t v_t' / sqrt(n);  out_t = S_t' q_t
     W_out (silu(W_g x) * weight * (out - mean) / sqrt(variance + 1e-5) + bias), mean and variance of each head
 
+RWKV-4 (Peng et al. 2023), for each channel, w = exp(time_decay), u = time_first:
+    r, k, v: matrices times m x_t + (1 - m) x_(t-1), with another vector m for each
+    wkv_t = (sum over i < t of e^(-(t-1-i) w + k_i) v_i, + e^(u + k_t) v_t) / (the same without v);  W_out s(r) wkv
+
+Hyena (Poli et al. 2023) of order 2, with the training length L = 100:
+    v, x1, x2: W_in x and b_in, convolved over 3 tokens, the last weight is that of the token
+    z = v; for n = 1, 2: z_t = xn_t (sum over s <= t of hn(t-s) z_s + Dn z_t);  W_out z + b_out
+    hn(t)_c = (exp(-a_c t / (L-1)) + 0.05) FFN_n,c, a_c = ln(100) / 1.5 ... ln(100) / 0.3 in equal steps over the channels
+    FFN of t / (L-1), cos(2 pi f t / L), -sin(2 pi f t / L) for 16 numbers f = 0.0001 ... 15 in equal steps;
+    three layers sin(frequency (W y + b)), and a last matrix, whose rows are those of h1, then those of h2
+
 Each document begins with an empty state. Plain Python, float64. The expected values are what the mixer returns for its input x,
 without norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
 """
@@ -170,11 +181,120 @@ def retnet_parameters(d, seed, size):
     }
 
 
+# ---- RWKV-4 -----------------------------------------------------------------------------------------------------
+
+
+@of_each_document
+def rwkv4(p, x):
+    d, out, keys, values = len(x[0]), [], [], []
+    for t, row in enumerate(x):
+        before = x[t - 1] if t else [0.0] * d
+
+        def shift(mix, row=row, before=before):
+            return [m * a + (1 - m) * b for m, a, b in zip(mix, row, before)]
+
+        r = times(p["receptance.weight"], shift(p["mix_r"]))
+        keys.append(times(p["key.weight"], shift(p["mix_k"])))
+        values.append(times(p["value.weight"], shift(p["mix_v"])))
+        y = []
+        for c in range(d):
+            w, u = math.exp(p["time_decay"][c]), p["time_first"][c]
+            exponents = [(u if i == t else -(t - 1 - i) * w) + keys[i][c] for i in range(t + 1)]
+            largest = max(exponents)
+            weights = [math.exp(e - largest) for e in exponents]
+            y.append(sigmoid(r[c]) * dot(weights, [v[c] for v in values]) / math.fsum(weights))
+        out.append(times(p["out.weight"], y))
+    return out
+
+
+def rwkv4_parameters(d, seed, size):
+    return {
+        "receptance.weight": table(d, d, seed, size),
+        "key.weight": table(d, d, seed + 1, 5 * size),
+        "value.weight": table(d, d, seed + 2, size),
+        "out.weight": table(d, d, seed + 3),
+        "mix_r": numbers(d, seed + 4),
+        "mix_k": numbers(d, seed + 5),
+        "mix_v": numbers(d, seed + 6),
+        "time_decay": numbers(d, seed + 7, 4.0),
+        "time_first": numbers(d, seed + 8, 2.0),
+    }
+
+
+# ---- Hyena ------------------------------------------------------------------------------------------------------
+
+BANDS, WIDTH, TRAINED = 16, 64, 100
+
+
+def hyena_filter(p, t, channels):
+    """h1(t), h2(t), each a number for every channel."""
+    f = [1e-4 + (15 - 1e-4) * n / (BANDS - 1) for n in range(BANDS)]
+    angles = [2 * math.pi * value * t / TRAINED for value in f]
+    y = [t / (TRAINED - 1), *(math.cos(a) for a in angles), *(-math.sin(a) for a in angles)]
+    for n in range(3):
+        y = times(p[f"filters.layers.{n}.weight"], y, p[f"filters.layers.{n}.bias"])
+        y = [math.sin(w * value) for w, value in zip(p["filters.frequencies"][n], y)]
+    y = times(p["filters.last.weight"], y)
+    rates = [math.log(100) * (1 / 1.5 + (1 / 0.3 - 1 / 1.5) * c / (channels - 1)) for c in range(channels)]
+    window = [math.exp(-rate * t / (TRAINED - 1)) + 0.05 for rate in rates]
+    return [[window[c] * y[n * channels + c] for c in range(channels)] for n in range(2)]
+
+
+@of_each_document
+def hyena(p, x):
+    d, kernel = len(x[0]), p["short.weight"]
+    projected = [times(p["in_proj.weight"], row, p["in_proj.bias"]) for row in x]
+    short = [
+        [
+            p["short.bias"][c]
+            + math.fsum(kernel[c][0][2 - lag] * projected[t - lag][c] for lag in range(min(3, t + 1)))
+            for c in range(3 * d)
+        ]
+        for t in range(len(x))
+    ]
+    filters = [hyena_filter(p, t, d) for t in range(len(x))]
+    z = [row[:d] for row in short]
+    for n in range(2):
+        z = [
+            [
+                short[t][d + n * d + c]
+                * (math.fsum(filters[t - s][n][c] * z[s][c] for s in range(t + 1)) + p["D"][n][c] * z[t][c])
+                for c in range(d)
+            ]
+            for t in range(len(x))
+        ]
+    return [times(p["out.weight"], row, p["out.bias"]) for row in z]
+
+
+def short(matrix):
+    """Few digits, so that the file stays small."""
+    return [[round(v, 2) for v in row] for row in matrix]
+
+
+def hyena_parameters(d, seed, size):
+    widths = [2 * BANDS + 1, WIDTH, WIDTH, WIDTH]
+    parameters = {
+        "in_proj.weight": table(3 * d, d, seed, size),
+        "in_proj.bias": numbers(3 * d, seed + 1),
+        "short.weight": [[row] for row in table(3 * d, 3, seed + 2)],
+        "short.bias": numbers(3 * d, seed + 3),
+        "D": table(2, d, seed + 4),
+        "out.weight": table(d, d, seed + 5),
+        "out.bias": numbers(d, seed + 6),
+        "filters.frequencies": table(3, WIDTH, seed + 7, 3.0),
+        "filters.last.weight": short(table(2 * d, WIDTH, seed + 8, 0.2)),
+    }
+    for n in range(3):
+        parameters[f"filters.layers.{n}.weight"] = short(table(WIDTH, widths[n], seed + 10 + n, 0.3))
+        parameters[f"filters.layers.{n}.bias"] = numbers(WIDTH, seed + 20 + n)
+    return parameters
+
+
 # ---- cases ------------------------------------------------------------------------------------------------------
 
 
-def cases(mixer, mix, parameters, width, settings, known=None):
-    """Return the cases of a mixer: several lengths, large weights, documents and padding."""
+def cases(mixer, mix, parameters, width, settings, known=None, names=None):
+    """Return the cases of a mixer (those in `names`): several lengths, large weights, documents and padding."""
     variants = [
         ("one token", 1, 1.0, None),
         ("a few tokens", 7, 1.0, None),
@@ -185,6 +305,8 @@ def cases(mixer, mix, parameters, width, settings, known=None):
     ]
     made = []
     for n, (name, tokens, size, documents) in enumerate(variants):
+        if names and name not in names:
+            continue
         p, x = parameters(width, 100 * n + 10, size), table(tokens, width, 100 * n + 99, 2.0)
         case = {
             "name": f"{mixer}: {name}",
@@ -218,6 +340,8 @@ print(
                     {"num_heads": 2},
                     {"heads": 2},
                 ),
+                *cases("rwkv4", rwkv4, rwkv4_parameters, 4, {}),
+                *cases("hyena", hyena, hyena_parameters, 2, {}, names=("long", "documents")),
                 *cases("retnet", retnet, retnet_parameters, 8, {"num_heads": 2}, {"heads": 2}),
             ],
         }

@@ -103,7 +103,7 @@ class _Length:
             reason = "not measured"
         return Cell(
             encoding=plan.label,
-            settings=plan.choice.to_data(),
+            settings=plan.settings(),
             length=self.length,
             batch=self.question.batch(self.length),
             backends=self.backends.get(number, ()),

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lengthwise.config import Choice, ConfigError, TrainingConfig
-from lengthwise.encodings import ENCODINGS
-from lengthwise.models import Decoder
+from lengthwise.config import Choice, ConfigError, TrainingConfig, choose
+from lengthwise.config.mixers import MIXERS
+from lengthwise.encodings import ENCODINGS, NoPE
+from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.speed.plan import Question
 from lengthwise.studies import encoding
 from lengthwise.training.optimizer import make_optimizer
@@ -23,29 +24,36 @@ SHARED_PARTS = ("token_embedding", "dropout", "blocks", "norm", "lm_head")
 
 @dataclass(frozen=True)
 class EncodingPlan:
-    """An encoding as it was named, its choice, and whether its layers share one module (None: as in its source)."""
+    """An encoding as it was named, its choice, and whether its layers share one module (None: as in its source).
+
+    Or the name of a mixer, which is measured in its own model, with NoPE.
+    """
 
     text: str
     choice: Choice
     share: bool | None
+    mixer: str | None = None
 
     @property
     def label(self) -> str:
         """Return the label, with -S or -per-layer where the layers differ from the source of the encoding."""
+        if self.mixer is not None:
+            return MIXERS[self.mixer].label
         name, label = self.choice.name, self.choice.label
         suffix = {True: "-S", False: "-per-layer", None: ""}[self.share]
         return name + suffix + label.removeprefix(name)
 
-    def decoder(self, question: Question, length: int) -> Decoder:
-        """Return the model of a question with this encoding. Raise `ConfigError` if the encoding does not fit it."""
-        return Decoder(
-            question.model(self.share),
-            self.choice,
-            vocab_size=VOCABULARY,
-            output_size=VOCABULARY,
-            train_length=length,
-            backend=question.backend,
-        )
+    def settings(self) -> dict[str, Any]:
+        """Return everything that determines what is measured, as plain JSON data."""
+        return self.choice.to_data() | ({} if self.mixer is None else {"mixer": self.mixer})
+
+    def model(self, question: Question, length: int) -> Model:
+        """Return the model of a question with this encoding or mixer. Raise `ConfigError` if it does not fit."""
+        config = question.model(self.share, self.mixer)
+        sizes: dict[str, Any] = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": length}
+        if self.mixer is not None:
+            return MixerModel(config, self.choice, **sizes)
+        return Decoder(config, self.choice, **sizes, backend=question.backend)
 
     def require_possible(self, question: Question) -> None:
         """Raise `ConfigError` if no length has a model with this encoding. Nothing is allocated."""
@@ -53,7 +61,7 @@ class EncodingPlan:
         for length in question.lengths:
             try:
                 with torch.device("meta"):
-                    self.decoder(question, length)
+                    self.model(question, length)
             except ConfigError as error:
                 errors.append(error)
         if len(errors) == len(question.lengths):
@@ -61,11 +69,15 @@ class EncodingPlan:
 
 
 def encoding_plans(texts: Sequence[str]) -> list[EncodingPlan]:
-    """Return the plans of the named encodings (all, if none is named), NoPE first, each once. Raise `ConfigError`."""
-    names = ["nope", *(texts or [make.__name__ for make in ENCODINGS])]
-    plans: dict[tuple[Choice, bool | None], EncodingPlan] = {}
-    for plan in (EncodingPlan(text, *encoding(text)) for text in names):
-        plans.setdefault((plan.choice, plan.share), plan)
+    """Return the plans of the named encodings and mixers (all encodings, if none is named), NoPE first, each once.
+
+    Raise `ConfigError` for an unknown name.
+    """
+    plans: dict[tuple[Choice, bool | None, str | None], EncodingPlan] = {}
+    for text in ["nope", *(texts or [make.__name__ for make in ENCODINGS])]:
+        mixer = text.replace("-", "_").lower()
+        plan = EncodingPlan(text, choose(NoPE), None, mixer) if mixer in MIXERS else EncodingPlan(text, *encoding(text))
+        plans.setdefault((plan.choice, plan.share, plan.mixer), plan)
     return list(plans.values())
 
 
@@ -73,7 +85,8 @@ class Subject:
     """One encoding in the model of a question, at one length.
 
     With `base`, all parts of the model but the encodings are those of `base`, and so are the optimizer's moments of their weights.
-    The models of all encodings together then take hardly more memory than one. The weights are those of the same seed anyway.
+    The models of all encodings together then take hardly more memory than one. The weights are those of the same seed anyway. A
+    model with a mixer shares nothing.
     """
 
     def __init__(self, plan: EncodingPlan, question: Question, length: int, base: "Subject | None" = None):
@@ -82,8 +95,9 @@ class Subject:
         self._dtype = question.dtype
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(question.seed)
-            self.model = plan.decoder(question, length)
+            self.model = plan.model(question, length)
             tokens = torch.randint(0, VOCABULARY, (self.batch, length + 1))
+        base = base if plan.mixer is None else None
         for name in SHARED_PARTS if base is not None else ():
             setattr(self.model, name, getattr(base.model, name))  # type: ignore[union-attr]
         self.model.to(self.device)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lengthwise.config import Config, ConfigError, ModelConfig
+from lengthwise.config.mixers import MIXERS
 
 MAX_ROUNDS = 1000
 MAX_LENGTHS = 64
@@ -37,7 +38,7 @@ class Question(Config):
     """What is measured. Two measurements are comparable if they agree in everything that `comparable` returns."""
 
     encodings: tuple[str, ...]
-    """The encodings as `lengthwise bench` takes them; NoPE is always measured too."""
+    """The encodings and mixers as `lengthwise bench` takes them; NoPE is always measured too."""
     lengths: tuple[int, ...] = (256, 512, 1024, 2048)
     """Tokens per sequence."""
     device: str = "cpu"
@@ -81,10 +82,12 @@ class Question(Config):
             raise ConfigError(f"lengths must differ, got {list(self.lengths)}; remove the repeated one")
         self.model()  # checks the sizes
 
-    def model(self, share_encoding: bool | None = None) -> ModelConfig:
-        """Return the configuration of the model, which is GPT-like."""
+    def model(self, share_encoding: bool | None = None, mixer: str | None = None) -> ModelConfig:
+        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if one is named."""
         sizes = {name: getattr(self, name) for name in ("d_model", "num_layers", "num_heads")}
-        return ModelConfig.gpt(**sizes, share_encoding=share_encoding)
+        if mixer is not None and "num_heads" not in MIXERS[mixer].settings:
+            del sizes["num_heads"]
+        return ModelConfig.gpt(**sizes, share_encoding=share_encoding, mixer=mixer)
 
     def batch(self, length: int) -> int:
         """Return the number of sequences of a batch."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lengthwise.config import EvaluationConfig, Run
+from lengthwise.config.mixers import MIXERS
 from lengthwise.tasks import Task
 from lengthwise.tasks.base import PrefixTask
 
@@ -50,13 +51,17 @@ def cost(run: Run, evaluation: EvaluationConfig, task: Task) -> Cost:
 
 
 def _forward(run: Run, task: Task, length: int) -> float:
-    """Return the multiply-adds of one example: linear layers, attention scores and values (or the scan), and logits."""
+    """Return the multiply-adds of one example: linear layers, attention scores and values (or the mixer), and logits."""
     model, tokens = run.model, task.tokens(length)
     if model.state_size is not None:
         channels = 2 * model.d_model
         per_layer = channels * (3 * model.d_model + (2 + SCAN) * model.state_size)
         return float(tokens * (model.num_layers * per_layer + model.d_model * task.output_size))
     assert model.d_ff is not None  # set by ModelConfig
-    linear = 4 * model.d_model**2 + (3 if model.mlp == "swiglu" else 2) * model.d_model * model.d_ff
-    per_token = model.num_layers * (linear + 2 * tokens * model.d_model) + model.d_model * task.output_size
+    mlp = (3 if model.mlp == "swiglu" else 2) * model.d_model * model.d_ff
+    if model.mixer is not None:
+        mixing = MIXERS[model.mixer].cost * model.d_model**2
+    else:
+        mixing = 4 * model.d_model**2 + 2 * tokens * model.d_model
+    per_token = model.num_layers * (mixing + mlp) + model.d_model * task.output_size
     return float(tokens * per_token)

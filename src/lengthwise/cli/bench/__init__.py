@@ -94,7 +94,8 @@ def command(
     The exit code is 1 if some encoding could not be measured at any length, and 2 if none could.
 
     Args:
-        names: Encodings to measure, optionally with settings. NoPE is always measured. [default: all]
+        names: Encodings to measure, optionally with settings, and mixers such as mamba or retnet. NoPE is always measured.
+            [default: all encodings]
     """
     encodings = (*names, *split_names(options.encodings))
     if options.compare is not None:

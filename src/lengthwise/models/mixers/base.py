@@ -1,6 +1,7 @@
 """The protocol of mixers: what takes the place of attention in one layer, with a state for decoding."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -55,15 +56,9 @@ class MixerWithMLP(WithMLP, MixerBlock):
         self.norm, self.mlp_norm = norm(config), norm(config)
 
     def finish(self, config: ModelConfig) -> None:
-        """Create the MLP and draw the initial weights, which have the same scales as in the decoder."""
+        """Create the MLP and draw the initial weights of all linear maps so far."""
         self.add_mlp(config)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=module.in_features**-0.5)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        for name in self.outputs:
-            getattr(self, name).weight.data.mul_((2 * config.num_layers) ** -0.5)
+        draw_weights(self, [getattr(self, name) for name in self.outputs], config.num_layers)
 
     @abstractmethod
     def mix(
@@ -77,6 +72,17 @@ class MixerWithMLP(WithMLP, MixerBlock):
         mixed, state = self.mix(self.norm(x), state, documents)
         x = x + self.dropout(mixed)
         return x + self.dropout(self.mlp(x)), state
+
+
+def draw_weights(block: nn.Module, outputs: Iterable[nn.Linear], num_layers: int) -> None:
+    """Draw the weights of the linear maps of a block with the scales of the decoder. `outputs`: those that are added to x."""
+    for module in block.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for output in outputs:
+        output.weight.data.mul_((2 * num_layers) ** -0.5)
 
 
 def in_same_document(documents: Int[Tensor, "b j"], lag: int) -> Tensor:

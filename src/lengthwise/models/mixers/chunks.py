@@ -45,8 +45,8 @@ def chunkwise(
         if end > start:
             cut, size = slice(start, end), min(CHUNK, end - start)
             masks = _masks(decay.to(q.dtype), size, end - start, tokens - end, documents)
-            parts = (x[:, :, cut].unflatten(2, (-1, size)) for x in (q, k, v))
-            out, state = _chunks(*parts, masks, state)
+            q_part, k_part, v_part = (x[:, :, cut].unflatten(2, (-1, size)) for x in (q, k, v))
+            out, state = _chunks(q_part, k_part, v_part, masks, state)
             outputs.append(out.flatten(2, 3))
     return torch.cat(outputs, 2) if len(outputs) > 1 else outputs[0], state
 

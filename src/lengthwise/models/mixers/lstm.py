@@ -32,17 +32,18 @@ class LSTM(MixerWithMLP):
         super().__init__(config, layer, train_length)
         d = config.d_model
         self.lstm = nn.LSTM(d, d, batch_first=True)
+        biases = dict(self.lstm.named_parameters())
         with torch.no_grad():  # torch adds two biases, and orders the gates i, f, g, o
-            self.lstm.bias_ih_l0[d : 2 * d] = 1.0
-            self.lstm.bias_hh_l0[d : 2 * d] = 0.0
+            biases["bias_ih_l0"][d : 2 * d] = 1.0
+            biases["bias_hh_l0"][d : 2 * d] = 0.0
         self.finish(config)
 
     def mix(
         self, x: Float[Tensor, "b t d"], state: State | None, documents: Int[Tensor, "b j"] | None
     ) -> tuple[Float[Tensor, "b t d"], State]:
         with torch.autocast(x.device.type, enabled=False):
-            out, state = self._run(x.to(self.lstm.weight_hh_l0.dtype), state, documents)
-        return out.to(x.dtype), state
+            out, last = self._run(x.to(next(self.lstm.parameters()).dtype), state, documents)
+        return out.to(x.dtype), last
 
     def _run(self, x: Tensor, state: State | None, documents: Tensor | None) -> tuple[Tensor, State]:
         if documents is None:
