@@ -4,11 +4,11 @@ Question: which architectures use more examples than they were trained on, and d
 Expectation (written before the first run; the thesis compared only Mamba, in plots): at the training length (12 examples, or 50 at
 the published scale) every architecture beats averaging on both classes of functions, attention is best, and Mamba and LSTM are the
 best of the others. Beyond it, what decides is whether the state forgets. LinearTransformer, like NoPE, averages over all examples:
-its error stays within a factor of two up to eight times the length. The two heads of the small RetNet forget within 32 and 64 tokens,
-and RWKV4 forgets by channel, so both stay where they were at the training length, and neither gains from more examples. LSTM and
-Mamba get worse on regression, because their states were never that full, but not on the Boolean class, where few examples are
-enough. Hyena gets worst of all, because its filters beyond the training length were never trained. FIRE is better there than at the
-training length, as in `icfl/small`. Noise raises all errors, the most where the error was smallest, and does not change which
+its error stays within a factor of two up to eight times the length. The two heads of the small RetNet forget within 32 and 64
+tokens, and RWKV4 forgets by channel, so both stay where they were at the training length, and neither gains from more examples.
+LSTM and Mamba get worse on regression, because their states were never that full, but not on the Boolean class, where few examples
+are enough. Hyena gets worst of all, because its filters beyond the training length were never trained. FIRE is better there than at
+the training length, as in `icfl/small`. Noise raises all errors, the most where the error was smallest, and does not change which
 architectures keep their score.
 Cost: just under an hour on two CPU cores (estimated from the time of a few steps; more than a third of it is Mamba's). At the
 published scale 96 trainings of 50,000 steps, some hours each on one GPU.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from lengthwise.cli.options import field_texts
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import ENCODINGS, Learned, NoPE, RoPE, Sinusoidal
@@ -263,6 +264,14 @@ def test_settings_of_a_mixer(mixer):
     assert tuple(config.to_data()) == MIXERS[mixer].all_settings
     assert ModelConfig.from_data(config.to_data()) == config
     assert all(ENCODINGS.has(name) for name in MIXERS[mixer].encodings)
+
+
+@mixers
+def test_help_and_documentation_name_every_mixer(mixer):
+    assert f"{mixer}" in field_texts(ModelConfig)["mixer"]
+    page = (Path(__file__).parents[2] / "docs" / "mixers.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{mixer}` |"))
+    assert row.endswith(f"| {', '.join(MIXERS[mixer].encodings)} |")
 
 
 @mixers

@@ -38,7 +38,7 @@ class ModelConfig(Config):
     share_encoding: bool | None = None
     """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
     mixer: str | None = None
-    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer or retnet. [default: attention]"""
+    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default: attention]"""
     state_size: int | None = None
     """Numbers in the state of each channel of Mamba. [default: 16]"""
 
