@@ -49,15 +49,30 @@ void (*kernel_of(const Call& call))(const Plan*) {
   return lengthwise_run_portable;
 }
 
-// Units of work, which threads take one after the other.
+// Units of work. Each thread begins with a part of its own, because its cache may hold these sequences and heads from the operation
+// or the pass before, and then takes what is left of the other parts.
 struct UnitQueue {
-  std::atomic<i64> taken;
   i64 units;
+  std::vector<std::atomic<i64>> taken;  // of each part
+
+  UnitQueue(i64 units, i64 parts) : units(units), taken((size_t)parts) {
+    for (auto& count : taken) count = 0;
+  }
+};
+struct Taker {
+  UnitQueue* queue;
+  i64 thread;
 };
 i64 take_unit(void* state) {
-  UnitQueue* queue = (UnitQueue*)state;
-  i64 unit = queue->taken.fetch_add(1);
-  return unit < queue->units ? unit : -1;
+  const Taker* taker = (Taker*)state;
+  UnitQueue& queue = *taker->queue;
+  const i64 parts = (i64)queue.taken.size();
+  for (i64 n = 0; n < parts; n++) {
+    const i64 part = (taker->thread + n) % parts, end = (part + 1) * queue.units / parts;
+    const i64 unit = part * queue.units / parts + queue.taken[(size_t)part].fetch_add(1);
+    if (unit < end) return unit;
+  }
+  return -1;
 }
 
 // Into how many units each pair of a sequence and a key head is split, and by what. What is decided here changes the order of
@@ -176,22 +191,24 @@ void reduce_vector_gradient(const Call& call, const DistanceVectors& vectors, i6
 // for milliseconds, and OpenMP waits for all of them. So a call with little work has one.
 i64 useful_threads(const Call& call, i64 units) {
   const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim;
-  return min(units, (i64)(work / (call.threads.openmp ? 1e6 : 4e6)) + 1);
+  return clamp((i64)(work / (call.threads.openmp ? 1e6 : 4e6)) + 1, 1, max(min(call.threads.count, units), 1));
 }
 
-// A call of the kernel on every thread. Returns false where one of them had no memory.
+// Runs the kernel on every thread. Returns false where one of them had no memory.
 bool run_kernel(const Call& call, Plan& plan, i64 units) {
-  struct Kernel {
-    void (*run)(const Plan*);
-    const Plan* plan;
-  } kernel = {kernel_of(call), &plan};
+  const i64 threads = useful_threads(call, units);
+  UnitQueue queue(units, threads);
   int out_of_memory = 0;
+  plan.next_unit = take_unit;
+  plan.queue = &queue;
   plan.out_of_memory = &out_of_memory;
-  const auto work = [](void* state) {
-    const Kernel* kernel = (Kernel*)state;
-    kernel->run(kernel->plan);
+  const auto work = [](void* state, i64 thread) {
+    Plan plan = *(const Plan*)state;
+    Taker taker = {(UnitQueue*)plan.queue, thread};
+    plan.queue = &taker;
+    kernel_of(*plan.call)(&plan);
   };
-  run_on_threads(call.threads, useful_threads(call, units), work, &kernel);
+  run_on_threads(call.threads, threads, work, &plan);
   return !out_of_memory;
 }
 
@@ -239,11 +256,6 @@ int run_call(const Call& original) {
   allocate_gradient_sums(call, units, rows, sums, plan);
   plan.grad_key_vectors = allocate_vector_sums(call, call.key_vectors, units, storage.key_vector_sums);
   plan.grad_value_vectors = allocate_vector_sums(call, call.value_vectors, units, storage.value_vector_sums);
-  UnitQueue queue;
-  queue.taken = 0;
-  queue.units = units;
-  plan.next_unit = take_unit;
-  plan.queue = &queue;
   if (!run_kernel(call, plan, units)) return 1;
   if (plan.split_keys) combine_key_splits<T>(call, plan);
   if (call.backward && plan.splits > 1) combine_head_splits<T>(call, plan);

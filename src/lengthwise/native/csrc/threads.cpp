@@ -22,15 +22,17 @@ namespace {
 // Work and who does it. `begun` is written before threads read the state, and `ended` read after they have written results:
 // ThreadSanitizer follows these, but not what happens inside of an OpenMP runtime.
 struct Region {
-  void (*work)(void*);
+  void (*work)(void*, i64);
   void* state;
+  i64 limit;
+  std::thread::id caller = std::this_thread::get_id();
   fenv_t environment;  // whether the caller flushes denormals, and how it rounds
-  std::atomic<i64> begun, ended, places;
+  std::atomic<i64> begun, ended, others;
 
-  Region(void (*work)(void*), void* state, i64 limit) : work(work), state(state) {
+  Region(void (*work)(void*, i64), void* state, i64 limit) : work(work), state(state), limit(limit) {
     fegetenv(&environment);
     ended.store(0, std::memory_order_relaxed);
-    places.store(limit, std::memory_order_relaxed);
+    others.store(0, std::memory_order_relaxed);
     begun.store(1, std::memory_order_release);
   }
   ~Region() { ended.load(std::memory_order_acquire); }
@@ -39,11 +41,13 @@ struct Region {
 void enter(void* argument) {
   Region* region = (Region*)argument;
   region->begun.load(std::memory_order_acquire);
-  if (region->places.fetch_sub(1, std::memory_order_relaxed) > 0) {
+  const bool is_caller = std::this_thread::get_id() == region->caller;
+  const i64 thread = is_caller ? 0 : 1 + region->others.fetch_add(1, std::memory_order_relaxed);
+  if (thread < region->limit) {
     fenv_t own;
     fegetenv(&own);
     fesetenv(&region->environment);
-    region->work(region->state);
+    region->work(region->state, thread);
     fesetenv(&own);
   }
   region->ended.fetch_add(1, std::memory_order_release);
@@ -107,9 +111,9 @@ Pool& the_pool() {
 
 }  // namespace
 
-void run_on_threads(const Threads& threads, i64 limit, void (*work)(void*), void* state) {
+void run_on_threads(const Threads& threads, i64 limit, void (*work)(void*, i64), void* state) {
   limit = min(limit, threads.count);
-  if (limit <= 1) return work(state);
+  if (limit <= 1) return work(state, 0);
   Region region(work, state, limit);
   if (threads.openmp)
     threads.openmp(enter, &region, (unsigned)threads.count, 0);

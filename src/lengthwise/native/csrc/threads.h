@@ -13,6 +13,7 @@ struct Threads {
   i64 count;              // of torch's threads
 };
 
-// Calls work(state) on up to `limit` threads, of which the caller is one, and returns when all of them have returned. However many
-// there are, the work must be done when one call after the other has returned: fewer threads may be free.
-void run_on_threads(const Threads& threads, i64 limit, void (*work)(void*), void* state);
+// Calls work(state, thread) on up to `limit` threads and returns when all of them have returned. The caller is thread 0; the others
+// are numbered from 1 as they begin. However many there are, the work must be done when one call after the other has returned: fewer
+// threads may be free.
+void run_on_threads(const Threads& threads, i64 limit, void (*work)(void* state, i64 thread), void* state);
