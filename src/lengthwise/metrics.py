@@ -71,6 +71,7 @@ class Metric:
 
 EXACT_MATCH = Metric(name="exact match", better="higher", share=True)
 ACCURACY = Metric(name="accuracy", better="higher", share=True)
+TOKEN_ACCURACY = Metric(name="token accuracy", better="higher", low=0.0, high=1.0)  # share of an answer's tokens
 CROSS_ENTROPY = Metric(name="cross-entropy", better="lower", unit="nats")
 SQUARED_ERROR = Metric(name="squared error", better="lower", low=0.0, from_zero=True, scale="zero")
 ANSWER_F1 = Metric(name="F1", better="higher", low=0.0)  # of the words of answers
@@ -82,6 +83,7 @@ TOTAL_VARIATION = Metric(name="total variation", better="lower", low=0.0, high=1
 METRICS = (
     EXACT_MATCH,
     ACCURACY,
+    TOKEN_ACCURACY,
     CROSS_ENTROPY,
     SQUARED_ERROR,
     TOTAL_VARIATION,

@@ -71,7 +71,8 @@ class Score:
     seconds: float
     asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
-    # of `decoding.answer_details`. For pooled tasks also "means", further scores by name, and their "order". For tasks with
+    # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
+    # "order". For tasks with
     # prefixes also "groups": means of groups of examples. For tasks with `token_scores` also "by_position": {"first", "last",
     # "mean", "n"}, the mean score of n targets at these positions.
     details: dict[str, Any] = field(default_factory=dict)
@@ -141,7 +142,7 @@ def evaluate(
                         scored_lengths = lengths if task.prefixes_are_examples() else [length]
                         results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
                     else:
-                        results = {length: (values, work.position_details())}
+                        results = {length: (values, work.details())}
                 curves = baseline_scores(task, examples, list(results), work.check_stop)
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for scored_length, (values, details) in results.items():
@@ -249,6 +250,7 @@ class _Work:
         self.token_slots = {length: task.tokens(length) for length in counts}  # per example
         self.forwards_done = self.slots_done = 0
         self.by_position = PositionMeans()
+        self.further: dict[str, list[Tensor]] = {}  # `further_scores` of the last examples
         self.can_split = task.has_token_scores() and not any(e.depends_on_length() for e in _encodings(model))
         self.pace = Pace(0, self.total_slots)
 
@@ -299,7 +301,7 @@ class _Work:
         """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n]; the counts
         of a pooled task, [b, k]."""
         task, scores = self.task, []
-        self.by_position = PositionMeans()
+        self.by_position, self.further = PositionMeans(), {}
         method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
         method = "token_scores" if method == "score" and task.has_token_scores() else method
         for rows, batch in self.batches(examples, length):
@@ -307,6 +309,9 @@ class _Work:
             parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
             for logits, piece in self.forward_parts(batch, positions):
                 values = required_scores(getattr(task, method)(logits, piece), method, task, piece.targets.shape)
+                if method == "score":
+                    for name, further in task.further_scores(logits, piece).items():
+                        self.further.setdefault(name, []).append(further.cpu())
                 if not bool(values.isfinite().all()):
                     from_nan |= ~logits.isfinite().flatten(1).all(1)
                 parts.append(values)
@@ -318,9 +323,12 @@ class _Work:
                 require_own_scores_finite(values, from_nan, method, task, length)
             scores.append(values.cpu())
         if self.ranks.size > 1:
-            gathered = self.ranks.gather((scores, self.by_position))
-            scores = [values for own, _ in gathered for values in own]
-            self.by_position = PositionMeans.sum(means for _, means in gathered)
+            gathered = self.ranks.gather((scores, self.by_position, self.further))
+            scores = [values for own, _, _ in gathered for values in own]
+            self.by_position = PositionMeans.sum(means for _, means, _ in gathered)
+            self.further = {
+                name: [values for *_, own in gathered for values in own.get(name, ())] for name in gathered[0][2]
+            }
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
@@ -339,10 +347,15 @@ class _Work:
             inputs, targets, scored = (x[:, part] for x in (batch.inputs, batch.targets, batch.scored))
             yield model(inputs, cache=cache, **own_positions), Batch(inputs, targets, scored)
 
-    def position_details(self) -> dict[str, Any]:
-        """Return the mean scores by position for `Score.details`, if the last examples were scored at more than one place."""
+    def details(self) -> dict[str, Any]:
+        """Return `Score.details` of the last examples.
+
+        These are mean scores by position if there is more than one range of positions, and the means of the task's further scores.
+        """
         rows = self.by_position.rows()
-        return {"by_position": rows} if len(rows) > 1 else {}
+        means = {name: float(torch.cat(parts).double().mean()) for name, parts in self.further.items()}
+        by_position = {"by_position": rows} if len(rows) > 1 else {}
+        return by_position | ({"means": means, "order": list(means)} if means else {})
 
     def score_answers(
         self, task: AnswerTask, examples: Batch, length: int, scheme: PositionScheme

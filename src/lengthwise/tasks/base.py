@@ -204,6 +204,10 @@ class Task(CheckedArguments):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         """Return one float64 score per example, in the task's `metric`."""
 
+    def further_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> dict[str, Float[Tensor, " b"]]:
+        """Return further numbers of each example by name, float64. Their means are stored beside the score."""
+        return {}
+
     def token_scores(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
         """Return the score of every target, float64, if `score` is its mean over the scored targets.
 
@@ -327,7 +331,12 @@ def nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
 
 def mean_over_scored(values: Float[Tensor, "b t"], batch: Batch) -> Float[Tensor, " b"]:
     """Return the mean over the scored targets of each example."""
-    return (values * batch.scored).sum(1) / batch.scored.sum(1)
+    return mean_over(values, batch.scored)
+
+
+def mean_over(values: Float[Tensor, "b t"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, " b"]:
+    """Return the mean over the slots of each example that are in the mask."""
+    return (values * mask).sum(1) / mask.sum(1)
 
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:

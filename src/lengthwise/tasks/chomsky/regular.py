@@ -1,0 +1,87 @@
+"""The four regular tasks: an automaton with finitely many states solves them."""
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.tasks.chomsky.base import MINUS, MODULUS, PLUS, RESIDUES, TIMES, AnsweredTask, StringTask
+from lengthwise.tasks.sequences import combinations
+
+
+class EvenPairs(StringTask):
+    """Decide whether the number of neighbours that differ is even (0) or odd (1), a regular task. `length` counts the bits.
+
+    0 0 1 1 1 0 → 0 (01 and 10); 0 1 0 1 0 0 1 → 1 (five pairs differ). It is even if the first and the last bit are equal.
+    Scores, lengths and source: `ChomskyTask`.
+    """
+
+    level = "regular"
+
+    def answers(self, questions: Int[Tensor, "b n"]) -> Int[Tensor, "b 1"]:
+        return questions[:, :1] ^ questions[:, -1:]
+
+
+class ParityCheck(StringTask):
+    """Decide whether the number of ones is even (0) or odd (1), a regular task. `length` counts the bits: 1 0 1 1 → 1.
+
+    The questions are those of `Parity`, whose answers are `Yes` and `No`. Scores, lengths and source: `ChomskyTask`.
+    """
+
+    level = "regular"
+
+    def answers(self, questions: Int[Tensor, "b n"]) -> Int[Tensor, "b 1"]:
+        return questions.sum(1, keepdim=True) % 2
+
+
+class CycleNavigation(StringTask):
+    """Follow steps on a circle of five places and name the last place, a regular task. `length` counts the steps.
+
+    +1 -1 0 -1 -1 → 3. The walk starts at place 0. Scores, lengths and source: `ChomskyTask`.
+    """
+
+    level = "regular"
+    vocabulary = ("-1", "0", "+1", "1", "2", "3", "4")
+    symbols = 3
+
+    def answers(self, questions: Int[Tensor, "b n"]) -> Int[Tensor, "b 1"]:
+        places = (questions - 1).sum(1, keepdim=True) % MODULUS
+        return torch.tensor(self.ids(RESIDUES))[places]
+
+
+class ModularArithmetic(AnsweredTask):
+    """Compute the value of an expression without brackets modulo 5, a regular task. `length` counts its digits and signs, and is
+    odd.
+
+    1 + 2 * 3 → 2 (7 modulo 5); 1 - 1 - 1 → 4. Digits are uniform over 0 ... 4 and signs over +, − and *; products come first.
+    Scores, lengths and source: `ChomskyTask`.
+    Differs: at an even length, the authors' code draws an expression that is one symbol shorter.
+    """
+
+    level = "regular"
+    step = 2
+
+    def __init__(self) -> None:
+        super().__init__([*RESIDUES, PLUS, MINUS, TIMES])
+
+    def draw_questions(self, generator: torch.Generator, count: int, length: int) -> Int[Tensor, "b n"]:
+        questions = torch.randint(MODULUS, (count, length), generator=generator)
+        questions[:, 1::2] = MODULUS + torch.randint(3, (count, length // 2), generator=generator)
+        return questions
+
+    def all_questions(self, length: int) -> Int[Tensor, "m n"] | None:
+        questions = combinations([MODULUS, 3] * (length // 2) + [MODULUS])
+        if questions is not None:
+            questions[:, 1::2] += MODULUS
+        return questions
+
+    def answers(self, questions: Int[Tensor, "b n"]) -> Int[Tensor, "b 1"]:
+        """Add term by term: a product extends the last term, and any other sign begins a new one."""
+        minus, times = self.ids([MINUS, TIMES])
+        symbols = questions.T.contiguous().numpy()  # a numpy call has less overhead than torch's
+        total, term = np.zeros_like(symbols[0]), symbols[0]
+        for sign, digit in zip(symbols[1::2], symbols[2::2], strict=True):
+            is_product = sign == times
+            total = np.where(is_product, total, total + term)
+            term = np.where(is_product, term * digit % MODULUS, np.where(sign == minus, -digit, digit))
+        return torch.from_numpy((total + term) % MODULUS)[:, None]
