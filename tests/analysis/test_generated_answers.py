@@ -52,3 +52,16 @@ def test_scores_that_were_not_decoded_have_none(facts: Any) -> None:
     score = SimpleNamespace(length=3, n=10, out_of_distribution=False, facts=facts)
     assert generated_answers({"NoPE": [(SimpleNamespace(key="a"), score)]}) is None
     assert generated_answers({}) is None
+
+
+def test_further_scores_without_generated_answers() -> None:
+    rows = [row("a", 4, 10, 0.5, 0.0, 0), row("a", 5, 30, 0.1, 0.0, 0)]
+    for _, score in rows:
+        details = score.facts["details"]
+        score.facts["details"] = {"means": {"exact match": details["means"]["output"]}, "order": ["exact match"]}
+    found = generated_answers({"NoPE": rows})
+    assert found is not None
+    assert found.names == ("exact match",)
+    assert found.series[0].within == pytest.approx({"exact match": 0.5})
+    assert found.series[0].longer == pytest.approx({"exact match": 0.1})
+    assert found.series[0].unread == ()

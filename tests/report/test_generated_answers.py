@@ -51,6 +51,25 @@ def test_the_page_has_the_numbers(decoded: Findings) -> None:
     assert "a <b> c" not in page
 
 
+def test_further_scores_are_shown_without_words_about_generated_answers(
+    make_rows: Callable[..., Any], make_study: Callable[..., Any]
+) -> None:
+    runs, scores = make_rows()
+    copies = {run.key for run in runs if run.task == "Copy"}
+    details = {"means": {"exact match": 0.125}, "order": ["exact match"]}
+    told = [
+        dataclasses.replace(score, facts={**score.facts, "details": details}) if score.key in copies else score
+        for score in scores
+    ]
+    page = render(from_rows([make_study()], runs, told))
+    section = page[page.index('<section class="generated-answers"') :]
+    section = section[: section.index("</section>")]
+    assert "Further scores</h3>" in section
+    assert section.count(">exact match</button></th>") == 2
+    assert section.count(">0.125</td>") == section.count("<td") == 7 * 2
+    assert "unreadable" not in section and "steps" not in section
+
+
 def test_nothing_where_nothing_was_decoded(quickstart: Findings) -> None:
     assert "Generated answers" not in render(quickstart)
 

@@ -28,7 +28,8 @@ def test_our_own_tasks_keep_it(make: Any, settings: dict[str, Any], monkeypatch:
     task = make(**settings)
     given = getattr(task, "lengths", lambda: None)()
     for length in list(given or (3, 8))[:2]:
-        contract.require_consistent(task, length)
+        exists = length % getattr(task, "step", 1) == getattr(task, "shortest", 0) % getattr(task, "step", 1)
+        contract.require_consistent(task, length if exists else length + 1)
 
 
 class Echo(SequenceTask):

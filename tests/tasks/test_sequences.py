@@ -22,6 +22,7 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
+from lengthwise.tasks.chomsky.base import ChomskyTask
 from lengthwise.tasks.pairs import Pairs, close_gaps, draw_pairs
 from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
@@ -63,6 +64,7 @@ OF_WORDS = [
     choose(Counting, symbols=2),
     choose(CopyColumn),
     choose(CopyColumn, symbols=2, columns=1),
+    *(choose(make) for make in TASKS if issubclass(make, ChomskyTask)),
 ]
 
 each_task = pytest.mark.parametrize("choice", OF_WORDS, ids=lambda choice: choice.label)

@@ -1,4 +1,4 @@
-"""Statistics of generated answers: the shares of correct steps, and answers that cannot be read."""
+"""Statistics of answers beside their score: shares of correct steps, answers that cannot be read, and a task's further scores."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ class GeneratedAnswersSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedAnswers:
-    """Statistics of all encodings with generated answers.
+    """Statistics of all encodings with generated answers or further scores.
 
-    `names`: the names of the statistics in the task's order; the last is the share of unreadable answers.
+    `names`: the names of the statistics in the task's order; the last is the share of unreadable answers if some were generated.
     """
 
     names: tuple[str, ...]
@@ -51,16 +51,18 @@ class GeneratedAnswers:
 
 
 def generated_answers(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> GeneratedAnswers | None:
-    """Return the stored statistics by encoding, or None if no answers were generated."""
-    decoded = {
-        label: [(run, row) for run, row in some if "unreadable" in _details(row)] for label, some in rows.items()
+    """Return the stored statistics by encoding, or None if there are none."""
+    with_statistics = {
+        label: [(run, row) for run, row in some if "means" in _details(row)] for label, some in rows.items()
     }
-    found = [row for some in decoded.values() for _, row in some]
+    found = [_details(row) for some in with_statistics.values() for _, row in some]
     if not found:
         return None
-    names = dict.fromkeys(name for row in found for name in [*_details(row).get("order", []), *_details(row)["means"]])
-    series = tuple(_series(label, some) for label, some in decoded.items() if some)
-    return GeneratedAnswers(names=(*names, UNREADABLE), series=series)
+    names = dict.fromkeys(name for details in found for name in [*details.get("order", []), *details["means"]])
+    if any(UNREADABLE in details for details in found):
+        names[UNREADABLE] = None
+    series = tuple(_series(label, some) for label, some in with_statistics.items() if some)
+    return GeneratedAnswers(names=tuple(names), series=series)
 
 
 def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> GeneratedAnswersSeries:
@@ -94,7 +96,8 @@ def _means(runs: Iterable[Sequence["ScoreRow"]]) -> dict[str, float]:
         sums: dict[str, list[float]] = {}
         for row in rows:
             details = _details(row)
-            sums.setdefault(UNREADABLE, []).append(float(details[UNREADABLE]))
+            if UNREADABLE in details:
+                sums.setdefault(UNREADABLE, []).append(float(details[UNREADABLE]))
             for name, mean in details["means"].items():
                 sums.setdefault(name, []).append(mean * row.n)
         for name, values in sums.items():

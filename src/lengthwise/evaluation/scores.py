@@ -72,9 +72,8 @@ class Score:
     asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
     # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
-    # "order". For tasks with
-    # prefixes also "groups": means of groups of examples. For tasks with `token_scores` also "by_position": {"first", "last",
-    # "mean", "n"}, the mean score of n targets at these positions.
+    # "order". For tasks with prefixes also "groups": means of groups of examples. For tasks with `token_scores` also
+    # "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these positions.
     details: dict[str, Any] = field(default_factory=dict)
 
 

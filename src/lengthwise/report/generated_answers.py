@@ -1,9 +1,10 @@
-"""The table of generated answers: correct steps of scratchpads, and answers that cannot be read."""
+"""The table of answers: correct steps of scratchpads, answers that cannot be read, and a task's further scores."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from lengthwise.analysis import TaskFindings
+from lengthwise.analysis.generated_answers import UNREADABLE
 from lengthwise.analysis.numbers import figure
 from lengthwise.report.palette import Look
 
@@ -11,7 +12,7 @@ SHOWN = 3  # sample answers for each kind and encoding
 
 
 def generated_answers(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
-    """Return the template's data for one task, or None if no answer was decoded."""
+    """Return the template's data for one task, or None without stored statistics."""
     if (answers := task.generated_answers) is None:
         return None
     heads = {
@@ -28,6 +29,7 @@ def generated_answers(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str
     }
     return {
         "names": answers.names,
+        "generated": UNREADABLE in answers.names,
         "groups": [{"head": heads[kind], "new": kind == "longer"} for kind in groups],
         "lines": [
             {

@@ -62,13 +62,13 @@ class ChomskyTask(SequenceTask):
         return len(question)
 
     def check_length(self, length: int, split: str = "test") -> None:
+        super().check_length(max(length, 1), split)
         if length < self.shortest or (length - self.shortest) % self.step:
             parity = "" if self.step == 1 else f"an {'odd' if self.shortest % 2 else 'even'} number, "
             raise ConfigError(
                 f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least {self.shortest}, got "
                 f"{length}"
             )
-        super().check_length(length, split)
 
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None

@@ -16,7 +16,13 @@ POP, PUSH = "POP", ("PUSH0", "PUSH1")
 
 
 class ReverseString(StringTask):
-    """Reverse a string of bits, a context-free task. `length` counts the bits: 0 0 1 → 1 0 0.
+    """Reverse a string of bits, a context-free task. `length` counts the bits.
+
+    Length 3, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 0 1   SEP 1 0 0
+        targets  0   0 1 SEP 1   0 0 EOS
+                             ‾‾‾‾‾‾‾‾‾‾‾
 
     The questions and answers are those of `Reverse(symbols=2)`. Scores, lengths and source: `ChomskyTask`.
     """
@@ -32,6 +38,12 @@ class ReverseString(StringTask):
 
 class StackManipulation(AnsweredTask):
     """Apply actions to a stack of bits, a context-free task. `length` counts the bits of the stack and the actions.
+
+    Length 6, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 1 1     PUSH1 POP POP SEP 1 0
+        targets  0   1 1 PUSH1 POP   POP SEP 1   0 EOS
+                                             ‾‾‾‾‾‾‾‾‾
 
     0 1 1 0 PUSH1 POP POP → 1 1 0. The stack is given from bottom to top and answered from top to bottom. POP does nothing on an
     empty stack: 1 1 0 POP POP POP → no token, so only EOS is scored. The number of bits at the beginning is uniform over
@@ -81,6 +93,12 @@ class StackManipulation(AnsweredTask):
 class ModularArithmeticBrackets(ChomskyTask):
     """Compute the value of an expression with brackets modulo 5, a context-free task. `length` counts its symbols.
 
+    Length 6, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS ( - 2 + 4 )   SEP 2
+        targets  (   - 2 + 4 ) SEP 2   EOS
+                                   ‾‾‾‾‾‾‾
+
     ( - 2 + ( 3 * 4 ) ) → 0. Up to 4 symbols, an expression is d, -d, (d) or (-d), with a uniform digit d. Longer ones are
     ( left sign right ), where the size of the left part is uniform, and so is the sign over +, − and *.
     Scores, lengths and source: `ChomskyTask`.
@@ -102,6 +120,12 @@ class ModularArithmeticBrackets(ChomskyTask):
 
 class SolveEquation(ChomskyTask):
     """Find the digit x in an equation modulo 5, a context-free task. `length` counts the symbols of the equation, at least 3.
+
+    Length 7, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS ( x - 4 ) = 2   SEP 1
+        targets  (   x - 4 ) = 2 SEP 1   EOS
+                                     ‾‾‾‾‾‾‾
 
     ( x - ( 3 + - 4 ) ) = 2 → 1. The left side is an expression as in `ModularArithmeticBrackets`, without products and with one
     digit replaced by x; the right side is its value. Scores, lengths and source: `ChomskyTask`.

@@ -18,7 +18,13 @@ PLACEHOLDER = "_"
 
 
 class DuplicateString(StringTask):
-    """Write a string of bits twice, a context-sensitive task. `length` counts the bits of the string: 1 0 1 → 1 0 1 1 0 1.
+    """Write a string of bits twice, a context-sensitive task. `length` counts the bits of the string.
+
+    Length 3, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 1 0 1   SEP 1 0 1 1 0 1
+        targets  1   0 1 SEP 1   0 1 1 0 1 EOS
+                             ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
 
     `Copy(times=2)` has a separator between the copies. Scores, lengths and source: `ChomskyTask`.
     """
@@ -35,6 +41,12 @@ class DuplicateString(StringTask):
 class MissingDuplicate(AnsweredTask):
     """Find a bit that is missing in one of two equal strings, a context-sensitive task. `length` counts the bits of both and is
     even.
+
+    Length 6, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 1 1 0 _ 1   SEP 1
+        targets  0   1 1 0 _ 1 SEP 1   EOS
+                                   ‾‾‾‾‾‾‾
 
     0 1 1 0 0 _ 1 0 → 1: the string is 0 1 1 0. Bits and the place of the missing one are uniform.
     Scores, lengths and source: `ChomskyTask`.
@@ -66,7 +78,13 @@ class MissingDuplicate(AnsweredTask):
 
 class OddsFirst(StringTask):
     """Write the first, third, fifth, ... bit of a string and then the second, fourth, ..., a context-sensitive task. `length`
-    counts the bits: 0 0 1 1 0 1 0 1 → 0 1 0 0 0 1 1 1.
+    counts the bits.
+
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 0 1 1 0   SEP 0 1 0 0 1
+        targets  0   0 1 1 0 SEP 0   1 0 0 1 EOS
+                                 ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
 
     Scores, lengths and source: `ChomskyTask`.
     Differs: the authors' code writes the second, fourth, ... bit first, although its docstring says what is done here.
@@ -82,7 +100,13 @@ class OddsFirst(StringTask):
 
 
 class BucketSort(StringTask):
-    """Sort symbols from 0 to 4, a context-sensitive task. `length` counts the symbols: 1 0 2 0 4 1 1 2 → 0 0 1 1 1 2 2 4.
+    """Sort symbols from 0 to 4, a context-sensitive task. `length` counts the symbols.
+
+    Length 4, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 1 0 2 0   SEP 0 0 1 2
+        targets  1   0 2 0 SEP 0   0 1 2 EOS
+                               ‾‾‾‾‾‾‾‾‾‾‾‾‾
 
     The questions and answers are those of `Sorting(symbols=5)`. Scores, lengths and source: `ChomskyTask`.
     """
@@ -184,6 +208,12 @@ class BinaryOperation(NumbersTask):
 class BinaryAddition(BinaryOperation):
     """Add two binary numbers, a context-sensitive task. `length` counts their bits and the sign +, at least 3.
 
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 1 + 1 1   SEP 1 0 1
+        targets  0   1 + 1 1 SEP 1   0 1 EOS
+                                 ‾‾‾‾‾‾‾‾‾‾‾
+
     0 0 1 + 0 1 1 0 1 → 0 1 0 1 1 (4 + 22 = 26). Numbers and sums have their lowest bit first; a sum ends with its highest bit that
     is 1. The sizes of the numbers are uniform, and a number can end in zeros, but is not 0.
     Scores, lengths and source: `ChomskyTask`.
@@ -200,6 +230,12 @@ class BinaryAddition(BinaryOperation):
 class BinaryMultiplication(BinaryOperation):
     """Multiply two binary numbers, a context-sensitive task. `length` counts their bits and the sign *, at least 3.
 
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 1 * 1 1   SEP 0 1 1
+        targets  0   1 * 1 1 SEP 0   1 1 EOS
+                                 ‾‾‾‾‾‾‾‾‾‾‾
+
     0 0 1 * 0 1 1 0 1 → 0 0 0 1 1 0 1 (4 · 22 = 88). Numbers and products are written as in `BinaryAddition`.
     Scores, lengths and source: `ChomskyTask`.
     Differs: at lengths 1 and 2, which are too short for a product, the authors' code has a constant answer.
@@ -214,6 +250,12 @@ class BinaryMultiplication(BinaryOperation):
 
 class ComputeSqrt(NumbersTask):
     """Compute the square root of a binary number, rounded down, a context-sensitive task. `length` counts its bits.
+
+    Length 6, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 1 0 0 1 0 1   SEP 1 1 0
+        targets  1   0 0 1 0 1 SEP 1   1 0 EOS
+                                   ‾‾‾‾‾‾‾‾‾‾‾
 
     1 0 0 1 0 1 → 1 1 0 (⌊√37⌋ = 6). Numbers have their highest bit first. They are uniform over the positive numbers with at most
     `length` bits, so they can begin with zeros; so can the root, which has half as many bits (rounded up).

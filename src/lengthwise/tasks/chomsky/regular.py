@@ -12,6 +12,12 @@ from lengthwise.tasks.sequences import combinations
 class EvenPairs(StringTask):
     """Decide whether the number of neighbours that differ is even (0) or odd (1), a regular task. `length` counts the bits.
 
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 0 0 1 1 1   SEP 1
+        targets  0   0 1 1 1 SEP 1   EOS
+                                 ‾‾‾‾‾‾‾
+
     0 0 1 1 1 0 → 0 (01 and 10); 0 1 0 1 0 0 1 → 1 (five pairs differ). It is even if the first and the last bit are equal.
     Scores, lengths and source: `ChomskyTask`.
     """
@@ -23,7 +29,13 @@ class EvenPairs(StringTask):
 
 
 class ParityCheck(StringTask):
-    """Decide whether the number of ones is even (0) or odd (1), a regular task. `length` counts the bits: 1 0 1 1 → 1.
+    """Decide whether the number of ones is even (0) or odd (1), a regular task. `length` counts the bits.
+
+    Length 4, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 1 0 1 1   SEP 1
+        targets  1   0 1 1 SEP 1   EOS
+                               ‾‾‾‾‾‾‾
 
     The questions are those of `Parity`, whose answers are `Yes` and `No`. Scores, lengths and source: `ChomskyTask`.
     """
@@ -36,6 +48,12 @@ class ParityCheck(StringTask):
 
 class CycleNavigation(StringTask):
     """Follow steps on a circle of five places and name the last place, a regular task. `length` counts the steps.
+
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS +1 -1 0  -1 -1  SEP 3
+        targets  +1  -1 0  -1 -1 SEP 3   EOS
+                                     ‾‾‾‾‾‾‾
 
     +1 -1 0 -1 -1 → 3. The walk starts at place 0. Scores, lengths and source: `ChomskyTask`.
     """
@@ -52,6 +70,12 @@ class CycleNavigation(StringTask):
 class ModularArithmetic(AnsweredTask):
     """Compute the value of an expression without brackets modulo 5, a regular task. `length` counts its digits and signs, and is
     odd.
+
+    Length 5, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS 1 + 2 * 3   SEP 2
+        targets  1   + 2 * 3 SEP 2   EOS
+                                 ‾‾‾‾‾‾‾
 
     1 + 2 * 3 → 2 (7 modulo 5); 1 - 1 - 1 → 4. Digits are uniform over 0 ... 4 and signs over +, − and *; products come first.
     Scores, lengths and source: `ChomskyTask`.
