@@ -5,9 +5,9 @@ Tasks: EvenPairs and CycleNavigation (regular), ReverseString and StackManipulat
 (context-sensitive). All fifteen would take two and a half times as long; `paper.py` has them.
 Models: decoders of 2 layers with NoPE, RoPE, ALiBi, KERPLE and FIRE, RoPE and ALiBi with randomized positions (subsets of 512), and
 Mamba.
-Expectation (written before the first run, after trials with seed 100, which is not among the seeds here: FIRE with 2,000 steps had
-0.76 at length 100 of EvenPairs, 0.54 of ReverseString, 0.62 of StackManipulation, 0.98 of BucketSort and 0.13 of CycleNavigation). "Solved" is defined in
-`deletang.py`; accuracies are means over lengths 60, 80 and 100 and over seeds:
+Expectation (written before the first run, after trials with seed 100, which is not among the seeds here: at length 100, FIRE with
+2,000 steps had 0.76 on EvenPairs, 0.54 on ReverseString, 0.62 on StackManipulation, 0.98 on BucketSort and 0.13 on
+CycleNavigation). "Solved" is defined in `deletang.py`; accuracies are means over lengths 60, 80 and 100 and over seeds:
 - Regular: published Transformers solve even pairs, so at least one decoder does. No Transformer solves cycle navigation: all are
   within 0.1 of the baseline. Mamba does not solve it either, although LSTMs do, because its state can only decay, and a circle
   needs a state that turns (Grazzi et al. 2025, "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues").
