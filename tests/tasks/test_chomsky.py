@@ -1,5 +1,6 @@
 """The tasks of the Chomsky hierarchy: answers solved again by another program, lengths, distributions, scores and the baseline."""
 
+import hashlib
 import itertools
 import json
 import subprocess
@@ -144,6 +145,34 @@ def test_the_tasks_that_docstrings_call_equal(ours, other, names):
     for question, answer in drawn(other, 9, 50):
         ids = torch.tensor([ours.ids([names[word] for word in question])])
         assert [ours.words[n] for n in ours.answers(ids)[0].tolist()] == [names[word] for word in answer]
+
+
+EXAMPLES = {  # hashes of the words of 100 drawn examples; tests/versions.json has only lengths whose questions are listed
+    "EvenPairs": "3a6e3c5783c6",
+    "ModularArithmetic": "935490569100",
+    "ParityCheck": "53869fb4aeea",
+    "CycleNavigation": "b206c572911c",
+    "StackManipulation": "7c8d4f29be1d",
+    "ReverseString": "4b72a07aa3ad",
+    "ModularArithmeticBrackets": "77671c603da0",
+    "SolveEquation": "2926b9a968f1",
+    "DuplicateString": "239308f64949",
+    "MissingDuplicate": "acead3df2b0a",
+    "OddsFirst": "d41ba4e2d90a",
+    "BinaryAddition": "c73c878c6def",
+    "BinaryMultiplication": "2773801c873b",
+    "ComputeSqrt": "e1ef38c8e56f",
+    "BucketSort": "058b94956a16",
+}
+
+
+@each_task
+def test_another_draw_needs_another_version(make):
+    task = make()
+    (length,) = lengths_of(task, [20 - (20 - task.shortest) % task.step])
+    words = [side for pair in drawn(task, length, 100) for side in pair]
+    assert make.version == 1
+    assert hashlib.sha256(repr(words).encode()).hexdigest()[:12] == EXAMPLES[make.__name__]
 
 
 # ---- lengths ------------------------------------------------------------------------------------------------------

@@ -193,7 +193,11 @@ class BinaryOperation(NumbersTask):
         return first.any(1) & second.any(1)
 
     def _template(self, sizes: Int[Tensor, "b 1"], length: int) -> Int[Tensor, "b n"]:
-        return torch.zeros(len(sizes), length, dtype=torch.int64).scatter_(1, sizes, self._word_id[self.sign])
+        """Return the sign, 1 as the only bit of a number of one bit, and 0 for bits to be drawn."""
+        template = torch.zeros(len(sizes), length, dtype=torch.int64).scatter_(1, sizes, self._word_id[self.sign])
+        template[:, :1] += sizes == 1
+        template[:, -1:] += sizes == length - 2
+        return template
 
     def _numbers(self, questions: Int[Tensor, "b n"]) -> tuple[Int[Tensor, "b n"], Int[Tensor, "b n"]]:
         """Return the bits of both numbers, the lowest first, followed by zeros."""

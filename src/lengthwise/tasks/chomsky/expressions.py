@@ -23,44 +23,42 @@ def draw_expressions(
     Up to 4 symbols: d, -d, (d) or (-d), with a uniform digit d. Longer: (left sign right), with a uniform size of the left part and
     a uniform one of the first `signs` of +, − and *.
 
-    Each round splits all parts of all expressions of that depth at once. Values are computed in the opposite order.
+    Each round splits all parts of all expressions of that depth at once. Digits are written after the last round, and values are
+    computed in the opposite order.
     """
-    words = np.full((count, length), -1)
-    rows, starts = np.arange(count), np.zeros(count, np.int64)
-    sizes = np.full(count, length)
-    rounds = []
-    while len(rows):
-        digits = torch.randint(MODULUS, (len(rows),), generator=generator).numpy()
-        is_short = sizes < SMALLEST_SPLIT
-        values = _write_short(words, rows, starts, np.where(is_short, sizes, 0), digits)
-        rows, starts, sizes = (part[~is_short] for part in (rows, starts, sizes))
-        uniform = torch.rand(len(rows), dtype=torch.float64, generator=generator).numpy()
-        left = 1 + (uniform * (sizes - 4)).astype(np.int64)  # 1 ... sizes - 4, so that 1 is left for the right part
-        sign = PLUS + torch.randint(signs, (len(rows),), generator=generator).numpy()
-        words[rows, starts], words[rows, starts + sizes - 1] = OPEN, CLOSE
-        words[rows, starts + 1 + left] = sign
-        rounds.append((values, is_short, sign))
-        rows, starts = np.tile(rows, 2), np.concatenate([starts + 1, starts + 2 + left])
-        sizes = np.concatenate([left, sizes - 3 - left])
-    parts = np.empty(0, np.int64)
-    for values, is_short, sign in reversed(rounds):
-        values[~is_short] = _combined(sign, *np.split(parts, 2))
-        parts = values
-    return torch.from_numpy(words), torch.from_numpy(parts % MODULUS)
+    words = np.full(count * length, -1)  # of all expressions, one after the other
+    starts, sizes = np.arange(0, count * length, length), np.full(count, length)
+    short, is_short, signs_of = [], [], []  # of each round
+    while len(starts):
+        is_short.append(sizes < SMALLEST_SPLIT)
+        short.append((starts[is_short[-1]], sizes[is_short[-1]]))
+        starts, sizes = starts[~is_short[-1]], sizes[~is_short[-1]]
+        uniform = torch.rand(2, len(starts), dtype=torch.float64, generator=generator).numpy()
+        left = (uniform[0] * (sizes - 4)).astype(np.int64) + 1  # 1 ... sizes - 4, so that 1 is left for the right part
+        signs_of.append((uniform[1] * signs).astype(np.int64) + PLUS)
+        sign_places = starts + 1 + left
+        words[starts], words[sign_places], words[starts + sizes - 1] = OPEN, signs_of[-1], CLOSE
+        starts, sizes = np.concatenate([starts + 1, sign_places + 1]), np.concatenate([left, sizes - 3 - left])
+    short_starts, short_sizes = np.concatenate(short, axis=1)
+    short_values = _write_short(words, short_starts, short_sizes, generator)
+    values, end = short_values[:0], len(short_values)
+    for mask, sign in zip(reversed(is_short), reversed(signs_of), strict=True):
+        half, begin = len(sign), end - int(np.count_nonzero(mask))
+        combined = _combined(sign, values[:half], values[half:])
+        values = np.empty(len(mask), np.int64)
+        values[mask], values[~mask] = short_values[begin:end], combined
+        end = begin
+    return torch.from_numpy(words.reshape(count, length)), torch.from_numpy(values % MODULUS)
 
 
-def _write_short(
-    words: np.ndarray, rows: np.ndarray, starts: np.ndarray, sizes: np.ndarray, digits: np.ndarray
-) -> np.ndarray:
-    """Write the parts of 1 to 4 symbols into `words`; return their values (that of another size is not used)."""
+def _write_short(words: np.ndarray, starts: np.ndarray, sizes: np.ndarray, generator: torch.Generator) -> np.ndarray:
+    """Draw the digits of the parts of 1 to 4 symbols, write these symbols into `words`, and return the parts' values."""
+    digits = torch.randint(MODULUS, (len(starts),), generator=generator).numpy()
     negative, in_brackets = sizes % 2 == 0, sizes > 2
-    digit_places = starts + negative + in_brackets
-    is_part = sizes > 0
-    words[rows[is_part], digit_places[is_part]] = digits[is_part]
-    is_negative = is_part & negative
-    words[rows[is_negative], digit_places[is_negative] - 1] = MINUS
-    words[rows[in_brackets], starts[in_brackets]] = OPEN
-    words[rows[in_brackets], digit_places[in_brackets] + 1] = CLOSE
+    places = starts + negative + in_brackets
+    words[places[negative] - 1] = MINUS
+    words[starts[in_brackets]], words[places] = OPEN, digits
+    words[places[in_brackets] + 1] = CLOSE
     return np.where(negative, -digits, digits)
 
 

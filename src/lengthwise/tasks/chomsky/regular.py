@@ -103,9 +103,10 @@ class ModularArithmetic(AnsweredTask):
         """Add term by term: a product extends the last term, and any other sign begins a new one."""
         minus, times = self.ids([MINUS, TIMES])
         symbols = questions.T.contiguous().numpy()  # a numpy call has less overhead than torch's
+        signs, digits = symbols[1::2], symbols[2::2]
+        is_product, signed = signs == times, np.where(signs == minus, -digits, digits)
         total, term = np.zeros_like(symbols[0]), symbols[0]
-        for sign, digit in zip(symbols[1::2], symbols[2::2], strict=True):
-            is_product = sign == times
-            total = np.where(is_product, total, total + term)
-            term = np.where(is_product, term * digit % MODULUS, np.where(sign == minus, -digit, digit))
+        for product, digit in zip(is_product, signed, strict=True):
+            total = np.where(product, total, total + term)
+            term = np.where(product, term * digit % MODULUS, digit)
         return torch.from_numpy((total + term) % MODULUS)[:, None]
