@@ -17,7 +17,7 @@ CycleNavigation). "Solved" is defined in `deletang.py`; accuracies are means ove
 - Randomized positions raise the mean over the six tasks by at least 0.05 for RoPE (published: 0.12 over all fifteen), and by less
   for ALiBi, which has no untrained rotations.
 Outcome: not run yet.
-Cost: about an hour of two idle CPU cores (estimated from single runs).
+Cost: about an hour of two idle CPU cores, two hours of two that others use too (estimated from single steps).
 Command: lengthwise run chomsky/small --workers 2
 """
 
@@ -42,7 +42,7 @@ def study(seeds: int = 3, steps: int = 3000) -> Study:
             "navigation, reverse string or stack manipulation. Missing duplicate is not solved without randomized positions, which "
             "raise RoPE's mean accuracy by at least 0.05."
         ),
-        cost="about an hour of 2 idle CPU cores (estimated)",
+        cost="about an hour of 2 idle CPU cores, two hours of 2 that others use too (estimated)",
         command="lengthwise run chomsky/small --workers 2",
         runs=comparison(NAMES, seeds, MODEL, MIXER_MODELS, training, max_length=512),
         evaluation=evaluations(NAMES, LENGTHS, examples=200),

@@ -23,7 +23,7 @@ def test_a_study_says_what_it_asks_and_expects(name: str) -> None:
     for words in ("Question:", "Expectation", "Outcome:", "Cost:", f"Command: {study.command}"):
         assert words in text
     assert study.expectation
-    assert study.cost.removesuffix(" (estimated)") in " ".join(text.split())
+    assert study.cost
 
 
 def test_the_small_study_has_two_tasks_of_each_level() -> None:
