@@ -24,7 +24,11 @@ class ReverseString(StringTask):
         targets  0   0 1 SEP 1   0 0 EOS
                              ‾‾‾‾‾‾‾‾‾‾‾
 
-    The questions and answers are those of `Reverse(symbols=2)`. Scores, lengths and source: `ChomskyTask`.
+    The questions and answers are those of `Reverse(symbols=2)`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "context-free"
@@ -48,7 +52,10 @@ class StackManipulation(AnsweredTask):
     0 1 1 0 PUSH1 POP POP → 1 1 0. The stack is given from bottom to top and answered from top to bottom. POP does nothing on an
     empty stack: 1 1 0 POP POP POP → no token, so only EOS is scored. The number of bits at the beginning is uniform over
     1 ... length − 1; bits and actions are uniform. At length 1 there is a bit and no action.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "context-free"
@@ -101,7 +108,10 @@ class ModularArithmeticBrackets(ChomskyTask):
 
     ( - 2 + ( 3 * 4 ) ) → 0. Up to 4 symbols, an expression is d, -d, (d) or (-d), with a uniform digit d. Longer ones are
     ( left sign right ), where the size of the left part is uniform, and so is the sign over +, − and *.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "context-free"
@@ -128,7 +138,11 @@ class SolveEquation(ChomskyTask):
                                      ‾‾‾‾‾‾‾
 
     ( x - ( 3 + - 4 ) ) = 2 → 1. The left side is an expression as in `ModularArithmeticBrackets`, without products and with one
-    digit replaced by x; the right side is its value. Scores, lengths and source: `ChomskyTask`.
+    digit replaced by x; the right side is its value.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: here each digit is replaced equally often. The authors' code draws a symbol and takes the next digit from there, so it
     more often replaces digits that are preceded by brackets and signs.
     """

@@ -26,7 +26,11 @@ class DuplicateString(StringTask):
         targets  1   0 1 SEP 1   0 1 1 0 1 EOS
                              ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
 
-    `Copy(times=2)` has a separator between the copies. Scores, lengths and source: `ChomskyTask`.
+    `Copy(times=2)` has a separator between the copies.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "context-sensitive"
@@ -49,7 +53,10 @@ class MissingDuplicate(AnsweredTask):
                                    ‾‾‾‾‾‾‾
 
     0 1 1 0 0 _ 1 0 → 1: the string is 0 1 1 0. Bits and the place of the missing one are uniform.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: at an odd length, the authors' code adds an empty symbol to an example that is one symbol shorter.
     """
 
@@ -86,7 +93,9 @@ class OddsFirst(StringTask):
         targets  0   0 1 1 0 SEP 0   1 0 0 1 EOS
                                  ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾
 
-    Scores, lengths and source: `ChomskyTask`.
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: the authors' code writes the second, fourth, ... bit first, although its docstring says what is done here.
     """
 
@@ -108,7 +117,11 @@ class BucketSort(StringTask):
         targets  1   0 2 0 SEP 0   0 1 2 EOS
                                ‾‾‾‾‾‾‾‾‾‾‾‾‾
 
-    The questions and answers are those of `Sorting(symbols=5)`. Scores, lengths and source: `ChomskyTask`.
+    The questions and answers are those of `Sorting(symbols=5)`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "context-sensitive"
@@ -220,7 +233,10 @@ class BinaryAddition(BinaryOperation):
 
     0 0 1 + 0 1 1 0 1 → 0 1 0 1 1 (4 + 22 = 26). Numbers and sums have their lowest bit first; a sum ends with its highest bit that
     is 1. The sizes of the numbers are uniform, and a number can end in zeros, but is not 0.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: at lengths 1 and 2, which are too short for a sum, the authors' code has a number without a sign.
     """
 
@@ -241,7 +257,10 @@ class BinaryMultiplication(BinaryOperation):
                                  ‾‾‾‾‾‾‾‾‾‾‾
 
     0 0 1 * 0 1 1 0 1 → 0 0 0 1 1 0 1 (4 · 22 = 88). Numbers and products are written as in `BinaryAddition`.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: at lengths 1 and 2, which are too short for a product, the authors' code has a constant answer.
     """
 
@@ -263,7 +282,11 @@ class ComputeSqrt(NumbersTask):
 
     1 0 0 1 0 1 → 1 1 0 (⌊√37⌋ = 6). Numbers have their highest bit first. They are uniform over the positive numbers with at most
     `length` bits, so they can begin with zeros; so can the root, which has half as many bits (rounded up).
-    Scores, lengths and source: `ChomskyTask`. Differs: the authors' code does this; its docstring has 101 in the example.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
+    Differs: the authors' code does this; its docstring has 101 in the example.
     """
 
     def longest_answer(self, length: int) -> int:

@@ -19,7 +19,10 @@ class EvenPairs(StringTask):
                                  ‾‾‾‾‾‾‾
 
     0 0 1 1 1 0 → 0 (01 and 10); 0 1 0 1 0 0 1 → 1 (five pairs differ). It is even if the first and the last bit are equal.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "regular"
@@ -37,7 +40,11 @@ class ParityCheck(StringTask):
         targets  1   0 1 1 SEP 1   EOS
                                ‾‾‾‾‾‾‾
 
-    The questions are those of `Parity`, whose answers are `Yes` and `No`. Scores, lengths and source: `ChomskyTask`.
+    The questions are those of `Parity`, whose answers are `Yes` and `No`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "regular"
@@ -55,7 +62,11 @@ class CycleNavigation(StringTask):
         targets  +1  -1 0  -1 -1 SEP 3   EOS
                                      ‾‾‾‾‾‾‾
 
-    +1 -1 0 -1 -1 → 3. The walk starts at place 0. Scores, lengths and source: `ChomskyTask`.
+    +1 -1 0 -1 -1 → 3. The walk starts at place 0.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     """
 
     level = "regular"
@@ -78,7 +89,10 @@ class ModularArithmetic(AnsweredTask):
                                  ‾‾‾‾‾‾‾
 
     1 + 2 * 3 → 2 (7 modulo 5); 1 - 1 - 1 → 4. Digits are uniform over 0 ... 4 and signs over +, − and *; products come first.
-    Scores, lengths and source: `ChomskyTask`.
+
+    The score is token accuracy, see `ChomskyTask`. Train and test share no question, see `SequenceTask`.
+
+    Source: Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy".
     Differs: at an even length, the authors' code draws an expression that is one symbol shorter.
     """
 
