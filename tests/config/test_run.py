@@ -65,16 +65,17 @@ def test_every_field_of_a_run_is_in_its_identity():
     data = run(
         model=normed,
         training=TrainingConfig(
-            train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2), precision="bfloat16"
+            train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2), precision="bfloat16", data_seed=0
         ),
     ).identity()
-    other = TrainingConfig(train_length=8, train_examples=100, precision="float32")  # it takes no curriculum
+    other = TrainingConfig(train_length=8, train_examples=100, precision="float32", data_seed=1)  # it takes no curriculum
     fixed = run(model=normed, training=other).identity()
     assert set(run(parent=run()).identity()) == {f.name for f in dataclasses.fields(Run)} == set(data) | {"parent"}
     for name in ("model", "training"):
         known = {f.name for f in dataclasses.fields(getattr(run(), name))}
         assert set(data[name]) == set(fixed[name]) == known
     assert "qk_norm" not in run().identity()["model"], "runs without it keep their keys"
+    assert "data_seed" not in run().identity()["training"]
 
 
 def test_a_mamba_has_its_own_settings_and_no_others():

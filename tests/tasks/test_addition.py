@@ -1,10 +1,16 @@
+import itertools
+import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 
-from lengthwise.config import ConfigError
-from lengthwise.positions import Digits
+from lengthwise.config import ConfigError, Run, TrainingConfig, choose
+from lengthwise.encodings import FIRE
+from lengthwise.positions import Coupled, Digits
 from lengthwise.tasks import Addition, generator
 from lengthwise.tasks.addition import sum_of
 from lengthwise.tasks.splits import held_out
@@ -159,3 +165,125 @@ def test_its_digits_are_those_of_numbers():
     scheme = Digits().for_task(task)
     inputs = torch.tensor([[task.bos, *task.ids(["5", "7", "+", "6"]), task.sep, *task.ids(["6", "3"])]])
     assert scheme.positions(inputs, None, generator(0), training=False).tolist() == [[0, 1, 2, 0, 1, 0, 1, 2]]
+
+
+def in_one_text(task, batch):
+    return ["".join(question) + "=" + "".join(answer) for question, answer in task.pairs(batch)]
+
+
+def sums_of(task, *operands):
+    """The example of these digits from every start of the list, as texts."""
+    pairs = task.lazy_pairs(*map(torch.tensor, operands)).compute()
+    return {in_one_text(task, task.pack(task.add_random_words(pairs, generator(n), 2)))[0] for n in range(60)}
+
+
+def test_the_worked_examples_of_index_hints():
+    """42 + 39 = 81 is printed by Zhou et al. 2024; the others follow from the definition."""
+    forward = {"a4b2+a3b9=a8b1", "b4c2+b3c9=b8c1", "c4d2+c3d9=c8d1", "d4a2+d3a9=d8a1"}
+    assert sums_of(Addition(hints=4), [[4, 2]], [[3, 9]]) == forward
+    padded = {"a4b2+a3b9=d0a8b1", "b4c2+b3c9=a0b8c1", "c4d2+c3d9=b0c8d1", "d4a2+d3a9=c0d8a1"}
+    assert sums_of(Addition(hints=4, pad=True), [[4, 2]], [[3, 9]]) == padded
+    assert "b6c1+c9=b7c0" in sums_of(Addition(hints=3), [[6, 1]], [[-1, 9]])
+    assert "b6c1+b4c9=a1b1c0" in sums_of(Addition(hints=3), [[6, 1]], [[4, 9]])
+    reversed_sum = {"b4a2+b3a9=a1b8", "c4b2+c3b9=b1c8", "a4c2+a3c9=c1a8"}
+    assert sums_of(Addition(hints=3, reverse=True), [[4, 2]], [[3, 9]]) == reversed_sum
+    whole = {"a2b4+a9b3=a1b8c0", "b2c4+b9c3=b1c8a0", "c2a4+c9a3=c1a8b0"}
+    assert sums_of(Addition(hints=3, reverse=True, pad=True, reverse_operands=True), [[4, 2]], [[3, 9]]) == whole
+
+
+FORMATS = list(itertools.product((False, True), repeat=3))
+
+
+def test_a_separate_program_writes_the_same_hinted_sums():
+    """2,000 examples of all formats: the program sees only the text of each question."""
+    asked, expected = [], []
+    for number, (reverse, pad, reverse_operands) in enumerate(FORMATS):
+        settings = {"reverse": reverse, "pad": pad, "reverse_operands": reverse_operands}
+        for length, hints, split in [(1, 2, "test"), (1, 9, "train"), (2, 12, "test"), (5, 6, "train"), (20, 40, "test")]:
+            task = Addition(hints=hints, **settings)
+            batch = task.sample(generator(number, length), 50, length, split)
+            expected += in_one_text(task, batch)
+            symbols = "".join(task.words[11:])
+            assert len(symbols) == hints
+            asked += [{"question": "".join(q), "symbols": symbols, **settings} for q, _ in task.pairs(batch)]
+            assert all(task.length_of(*pair) == length for pair in task.pairs(batch))
+    assert len(expected) == 2000
+    program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("hinted_sums.py"))]
+    lines = "\n".join(map(json.dumps, asked))
+    done = subprocess.run(program, input=lines, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize(("length", "hints"), [(1, 2), (2, 5), (6, 7)])
+def test_the_list_starts_anywhere_and_hints_do_not_count_in_the_split(length, hints):
+    task, plain = Addition(hints=hints), Addition()
+    starts = Counter(text[0] for text in in_one_text(task, task.sample(generator(0), 4000, length)))
+    assert len(starts) == hints
+    assert all(count == pytest.approx(4000 / hints, rel=0.25) for count in starts.values())
+
+    def bare(texts):
+        return ["".join(letter for letter in text if letter in "0123456789+=") for text in texts]
+
+    test = bare(in_one_text(task, task.examples(3, 60, length)))
+    assert test == in_one_text(plain, plain.examples(3, 60, length)), "the same test as without hints"
+    assert not set(test) & set(bare(in_one_text(task, task.sample(generator(1), 4000, length))))
+    assert task.available(length) == plain.available(length)
+
+
+def test_a_fixed_set_and_all_questions_of_a_length_have_hints():
+    task = Addition(hints=4, reverse=True)
+    for text in in_one_text(task, task.fixed_examples(0, range(20), 1, 3)):
+        assert len(text.replace("+", "").replace("=", "")) % 2 == 0
+        assert text[0] in "abcd"
+    every = [text for pairs in task.whole(1).values() for text in in_one_text(task, task.pack(pairs))]
+    assert len(every) == 100
+    assert all(text[0] == text[3] == text[6] for text in every)
+
+
+def test_more_symbols_than_letters_have_numbers():
+    task = Addition(hints=102)
+    question, answer = task.pairs(task.sample(generator(0), 1, 101))[0]
+    first = task.words.index(question[0]) - 11
+    assert question[2] == f"h{(first + 1) % 102}"
+    assert len(set(task.words)) == 11 + 102
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Addition(hints=4).sample(generator(0), 1, 4),
+            "Addition.hints must be at least 5 for sums of 4 digits, one symbol for each digit and one for the last carry, got 4; "
+            "use more hints, or shorter numbers",
+        ),
+        (lambda: Addition(hints=4).examples(0, 1, 4), "must be at least 5 for sums of 4 digits"),
+        (lambda: Addition(hints=1), "Addition: hints must be a whole number of at least 2, got 1"),
+        (lambda: Addition(hints=True), "hints"),
+        (lambda: Addition(hints=5, scratchpad="full"), "Addition.hints=5 cannot be combined with a scratchpad, got full"),
+        (lambda: Addition(reverse_operands=True, scratchpad="full"), "reverse_operands=true cannot be combined with a"),
+        (lambda: Coupled().for_task(Addition(hints=5, reverse=True)), "only without reverse_operands and hints"),
+    ],
+)
+def test_hints_that_cannot_be_written_are_refused(make, words):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_runs_without_the_newer_settings_keep_their_keys():
+    """The keys were computed before Addition had hints and reversed operands."""
+
+    def key(**settings):
+        training = TrainingConfig(train_length=5)
+        return Run(encoding=choose(FIRE), task=choose(Addition, **settings), training=training).key
+
+    known = {
+        "a9f8f88583b1fb24": {},
+        "fe67da9bf659601b": {"reverse": True, "pad": True},
+        "c9ce594755217983": {"scratchpad": "full"},
+    }
+    assert {name: key(**settings) for name, settings in known.items()} == {name: name for name in known}
+    assert key(hints=None, reverse_operands=False) == key()
+    assert len({key(), key(hints=8), key(hints=9), key(reverse_operands=True)}) == 4
+    assert choose(Addition, hints=8).label == "Addition(hints=8)"

@@ -39,6 +39,7 @@ OF_WORDS = [
     choose(Addition),
     choose(Addition, scratchpad="full"),
     choose(Addition, scratchpad="no-computation", zeros="published"),
+    choose(Addition, hints=20, reverse=True, pad=True),
     choose(Summation),
     choose(Summation, scratchpad="minimal"),
     choose(Parity),

@@ -232,6 +232,25 @@ def test_lengths_are_drawn_from_the_range_and_every_step_draws_anew():
     assert len(firsts) == 60
 
 
+def test_the_seed_of_the_data_decides_the_examples_and_nothing_else():
+    def first_step(seed, data_seed, **settings):
+        run = dataclasses.replace(a_run(data_seed=data_seed, positions=choose(Randomized), **settings), seed=seed)
+        model, task = build(run)
+        trainer = Trainer(run, model, task, torch.device("cpu"))
+        batch = trainer.batch()
+        weights = torch.cat([p.flatten() for p in model.parameters()])
+        return tuple(tuple(part.flatten().tolist()) for part in (weights, batch.inputs, trainer.positions(batch)))
+
+    for settings in ({}, {"train_examples": 64, "min_length": 2}):
+        usual, same, others = (first_step(3, data_seed, **settings) for data_seed in (None, 3, 4))
+        assert same == usual
+        assert others[0] == usual[0]
+        assert others[1] != usual[1]
+        assert others[2] == usual[2]
+        assert first_step(4, None, **settings)[0] != usual[0]
+        assert first_step(4, None, **settings)[1] == others[1]
+
+
 def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
     seen = []
     for seed in (3, 4):

@@ -86,8 +86,14 @@ class Choice:
             )
 
     def to_data(self) -> dict[str, Any]:
-        """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
-        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
+        """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting.
+
+        A setting that a class got after its first runs were stored is omitted where it has its default, so that these runs keep
+        their keys (the class names it in `omitted_defaults`).
+        """
+        newer = {name: settings_of(self.cls)[name].default for name in getattr(self.cls, "omitted_defaults", ())}
+        settings = {k: v for k, v in self.settings if k not in newer or v != newer[k]}
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}  # JSON has no tuples
         in_layer = layer_settings_by_name(self.cls, self.layer.to_data())
         data = {"is": self.name, "class": class_version(self.cls), **settings, **in_layer}
         if self.remaining_layers:

@@ -101,6 +101,11 @@ class Run(Config):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
+    def data_seed(self) -> int:
+        """Return the seed of the training examples and of their order."""
+        return self.seed if self.training.data_seed is None else self.training.data_seed
+
+    @property
     def choices(self) -> tuple[Choice, ...]:
         """Return the choices of the run and its ancestors: encodings, tasks and position schemes."""
         scheme = self.training.positions

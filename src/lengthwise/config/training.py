@@ -83,10 +83,15 @@ class TrainingConfig(Config):
     """Number format of the forward and backward passes of training; weights stay in float32. [default: bfloat16 on a GPU, otherwise
     float32]"""
 
+    data_seed: int | None = None
+    """Seed of the training examples and of their order. Initial weights, dropout and position schemes keep the run's seed.
+    [default: the run's seed]"""
+
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
-        if self.precision is None:
-            del data["precision"]
+        for name in ("precision", "data_seed"):  # newer than stored runs, which keep their keys
+            if data[name] is None:
+                del data[name]
         return data
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
 """Addition: two numbers, digit by digit."""
 
+import string
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -13,9 +14,10 @@ from lengthwise.tasks.numbers import split
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
 from lengthwise.tasks.sequences import DIGITS, combinations
-from lengthwise.values import require_bool
+from lengthwise.values import require_bool, require_integer
 
 PLUS = "+"
+HINT_LETTERS = string.ascii_letters  # a, b, ..., z, A, ..., Z
 
 
 class Addition(ScratchpadTask):
@@ -44,19 +46,32 @@ class Addition(ScratchpadTask):
 
     `reverse`: the sum is written with its units first (5 2 1). `pad`: leading zeros make both numbers equally long, and the sum one
     digit longer than these (653 + 49 becomes 653 + 049 = 0702). With both, the format is that of position coupling (`coupling`).
-    Neither can be combined with a scratchpad.
+    `reverse_operands`: the two numbers are written with their units first as well (356 + 94 = 207, with `reverse`).
+
+    `hints`: index hints. Before each digit stands a symbol of an ordered list with so many symbols (a, b, ...), the same one for
+    digits of equal significance: 42 + 39 = 81 becomes a4b2+a3b9=a8b1. The symbols of the sum ascend in the order in which its digits
+    are written, so with `reverse` the lowest digit has the first one. The list is a circle, whose start is drawn uniformly each time
+    that a question is used; from d on, the same sum is d4e2+d3e9=d8e1. A last carry has the symbol before (with `reverse`, after)
+    those of the numbers. Hints do not count when questions are compared, so train and test share no pair of numbers. A sum of n
+    digits needs n + 1 symbols.
+
+    None of these four settings can be combined with a scratchpad.
 
     The score is exact match: 1 if the whole sum and EOS are correct. Train and test share no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1. For `reverse`, `pad` and `coupling`: Cho et al. 2024, "Position
-    Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3.
-    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B).
+    Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3. For `hints`: Zhou et al.
+    2024, "Transformers Can Achieve Length Generalization But Not Robustly".
+    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B). Zhou et al. take
+    consecutive symbols of a list that is no circle; in a circle, all symbols are equally frequent at every length, and no symbol tells
+    whether there is a last carry.
     """
 
     unit = "digits"
 
     step_words = ("=",)
     kinds_name = "pairs of sizes"
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("reverse_operands", "hints")
 
     def __init__(
         self,
@@ -65,25 +80,32 @@ class Addition(ScratchpadTask):
         zeros: Literal["keep", "published"] = "keep",
         reverse: bool = False,
         pad: bool = False,
+        reverse_operands: bool = False,
+        hints: int | None = None,
     ):
-        self.check({"scratchpad": scratchpad, "zeros": zeros, "reverse": reverse, "pad": pad})
+        formats = {"reverse": reverse, "pad": pad, "reverse_operands": reverse_operands, "hints": hints}
+        self.check({"scratchpad": scratchpad, "zeros": zeros, **formats})
         self.zeros, self.reverse, self.pad = zeros, reverse, pad
-        super().__init__([*DIGITS, PLUS], scratchpad)
+        self.reverse_operands, self.hints = reverse_operands, hints
+        super().__init__([*DIGITS, PLUS, *_symbols(hints or 0)], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        require_bool(cls.__name__, reverse=settings["reverse"], pad=settings["pad"])
+        require_bool(cls.__name__, **{name: settings[name] for name in ("reverse", "pad", "reverse_operands")})
+        if settings["hints"] is not None:
+            require_integer(cls.__name__, 2, hints=settings["hints"])
         selected = parse_components(cls.__name__, settings["scratchpad"])
         if settings["zeros"] == "published" and "remaining" not in (selected or ()):
             raise ConfigError(
                 f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no remaining "
                 "input; leave zeros out"
             )
-        for name in ("reverse", "pad"):
+        for name in ("reverse", "pad", "reverse_operands", "hints"):
             if settings[name] and selected is not None:
+                value = "true" if settings[name] is True else settings[name]
                 raise ConfigError(
-                    f"Addition.{name}=true cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of them "
+                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of them "
                     "out"
                 )
         return super().check(settings)
@@ -104,21 +126,30 @@ class Addition(ScratchpadTask):
         return None if operands is None else self.lazy_pairs(operands[:, :1], operands[:, 1:]).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
-        return 2 * length + 1, length + 1
+        words = 1 if self.hints is None else 2  # for each digit
+        return 2 * length * words + 1, (length + 1) * words
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        super().check_length(length, split)
+        if self.hints is not None and length >= self.hints:
+            raise ConfigError(
+                f"Addition.hints must be at least {length + 1} for sums of {length} digits, one symbol for each digit and one for "
+                f"the last carry, got {self.hints}; use more hints, or shorter numbers"
+            )
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         return max(map(len, self.operands(question)))
 
     def operands(self, question: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the digits of both numbers."""
+        """Return the digits of both numbers, in the order in which they are written."""
         first, second = split(question, PLUS)
-        return [int(word) for word in first], [int(word) for word in second]
+        return [int(word) for word in first if word in DIGITS], [int(word) for word in second if word in DIGITS]
 
     def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
 
     def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
-        if self.reverse or self.pad:
+        if self.reverse or self.pad or self.reverse_operands or self.hints:
             return None
         return f"Compute: {' '.join(question)} ?", f"The answer is {' '.join(answer)}."
 
@@ -177,6 +208,10 @@ class Addition(ScratchpadTask):
 
     def coupling(self) -> Coupling:
         """Couple digits of equal significance: the units of both numbers and of the sum have place 2; + and SEP have place 1."""
+        if self.reverse_operands or self.hints is not None:
+            raise ConfigError(
+                "Addition couples positions only without reverse_operands and hints; leave them out, or use another position scheme"
+            )
         if not self.reverse:
             raise ConfigError(
                 "Addition couples positions only with reverse=true, because the significance of a digit must be known when it is "
@@ -192,6 +227,24 @@ class Addition(ScratchpadTask):
         places = torch.where(index < sep, in_question, index - sep + 1)
         return places.masked_fill((inputs == self.bos) | (inputs == self.eos), 0)
 
+    def add_random_words(self, pairs: Pairs, generator: torch.Generator, length: int) -> Pairs:
+        if self.hints is None:
+            return pairs
+        start = torch.randint(self.hints, (len(pairs), 1), generator=generator)
+
+        def hinted(digits: Int[Tensor, "b m"], units_first: bool) -> Int[Tensor, "b w"]:
+            """Return the digits, each after the symbol of its significance."""
+            significance = torch.arange(digits.shape[1])
+            if not units_first:
+                significance = significance.flip(0)
+            symbol = (start + (significance if self.reverse else length - 1 - significance)) % (self.hints or 1)
+            symbols = (symbol + self._word_id[PLUS] + 1).masked_fill(digits == NO_WORD, NO_WORD)
+            return torch.stack([symbols, digits], 2).flatten(1)
+
+        first, plus, second = pairs.questions.split([length, 1, length], 1)
+        question = [hinted(first, self.reverse_operands), plus, hinted(second, self.reverse_operands)]
+        return Pairs(torch.cat(question, 1), hinted(pairs.answers, self.reverse))
+
     def _answer(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
         digits = sum_of(first, second)
         if self.pad:
@@ -201,7 +254,14 @@ class Addition(ScratchpadTask):
     def _question(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
         if self.pad:
             first, second = first.clamp(min=0), second.clamp(min=0)
+        if self.reverse_operands:
+            first, second = first.flip(1), second.flip(1)
         return torch.cat([first, torch.full((len(first), 1), self._word_id[PLUS]), second], 1)
+
+
+def _symbols(count: int) -> list[str]:
+    """Return an ordered list of symbols: letters if they suffice, otherwise h0, h1, ..."""
+    return list(HINT_LETTERS[:count]) if count <= len(HINT_LETTERS) else [f"h{n}" for n in range(count)]
 
 
 def _draw_numbers(generator: torch.Generator, sizes: Int[Tensor, " b"], width: int) -> Int[Tensor, "b width"]:

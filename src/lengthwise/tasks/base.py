@@ -108,6 +108,7 @@ class Task(CheckedArguments):
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"; an instance may replace it (see `unit_of`)
     per_token: ClassVar[bool]  # an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
+    omitted_defaults: ClassVar[tuple[str, ...]] = ()  # settings newer than stored runs: see `Choice.to_data`
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
     decodes: bool = False  # scored by generating answers token by token, not by one forward pass
 

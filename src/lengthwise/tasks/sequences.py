@@ -89,6 +89,13 @@ class SequenceTask(AnswerTask):
         """Draw one independent example of each of these kinds. Needed if there are several; `draw` draws the kinds uniformly."""
         raise NotImplementedError
 
+    def add_random_words(self, pairs: Pairs, generator: torch.Generator, length: int) -> Pairs:
+        """Return the pairs with words that are drawn each time that a question is used, such as index hints. By default none.
+
+        These words are added after questions were divided into splits and compared with each other, so they count for neither.
+        """
+        return pairs
+
     def all_examples(self, length: int) -> Pairs | None:
         """Return all distinct questions of a length with their answers, or None if there are more than ENUMERABLE.
 
@@ -162,8 +169,10 @@ class SequenceTask(AnswerTask):
     def _draw_pairs(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
         if pools := self._pools(length):
-            return pools[split][torch.randint(len(pools[split]), (count,), generator=generator)]
-        return draw_pairs(lambda n: self.draw(generator, n, length), count, split, distinct=False)
+            pairs = pools[split][torch.randint(len(pools[split]), (count,), generator=generator)]
+        else:
+            pairs = draw_pairs(lambda n: self.draw(generator, n, length), count, split, distinct=False)
+        return self.add_random_words(pairs, generator, length)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
@@ -174,8 +183,10 @@ class SequenceTask(AnswerTask):
             order = torch.randperm(num_kinds, generator=g)  # so that any kind can be one that has one example more
             pairs = draw_balanced(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
         else:
-            return self.pack(draw_pairs(lambda n: self.draw(g, n, length), count, split, distinct=True))
-        return self.pack(pairs[torch.randperm(len(pairs), generator=g)[:count]])  # no question twice
+            pairs = draw_pairs(lambda n: self.draw(g, n, length), count, split, distinct=True)
+            return self.pack(self.add_random_words(pairs, g, length))
+        pairs = pairs[torch.randperm(len(pairs), generator=g)[:count]]  # no question twice
+        return self.pack(self.add_random_words(pairs, g, length))
 
     def available(self, length: int, split: str = "test") -> int | None:
         """Return the number of different examples, or None if there are too many to list (more than ENUMERABLE in both splits).
@@ -203,8 +214,9 @@ class SequenceTask(AnswerTask):
                 f"(more than {ENUMERABLE}); take a shorter length, or draw a sample instead"
             )
         if pools["train"] is pools["test"]:
-            return {"train and test": pools["test"]}
-        return {split: pairs for split, pairs in pools.items() if len(pairs)}
+            pools = {"train and test": pools["test"]}
+        g = generator(0, "whole", length)
+        return {split: self.add_random_words(pairs, g, length) for split, pairs in pools.items() if len(pairs)}
 
     def score(self, logits: Tensor, batch: Batch) -> Tensor:
         return exact_match(logits, batch)

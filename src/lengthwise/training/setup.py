@@ -74,7 +74,7 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
         task.check_length(length, "train")
         scheme.require(task.tokens(length), training=True)
     if (count := run.training.train_examples) is not None:
-        task.fixed_examples(run.seed, [0, count - 1], run.training.min_length or longest, longest)
+        task.fixed_examples(run.data_seed, [0, count - 1], run.training.min_length or longest, longest)
     num_positions = scheme.checked_num_positions(task.tokens(longest), training=True)
     if limit is not None and num_positions > limit:
         positions = run.training.positions

@@ -63,7 +63,7 @@ def fixed_numbers(run: Run, step: int) -> list[int]:
     numbers = torch.empty_like(indices)
     for epoch in epochs.unique().tolist():
         in_epoch = epochs == epoch
-        numbers[in_epoch] = shuffled(indices[in_epoch] % size, size, generator(run.seed, "epoch", epoch))
+        numbers[in_epoch] = shuffled(indices[in_epoch] % size, size, generator(run.data_seed, "epoch", epoch))
     return numbers.tolist()
 
 
@@ -100,11 +100,11 @@ class Trainer:
 
     def batch(self) -> Batch:
         """Return the batch of the next step. It depends only on the run and the step."""
-        config, g = self.run.training, generator(self.run.seed, "train", self.steps_done)
+        config, g = self.run.training, generator(self.run.data_seed, "train", self.steps_done)
         shortest, longest = config.min_length or config.train_length, config.train_length
         if config.train_examples is not None:
             numbers = fixed_numbers(self.run, self.steps_done)
-            return self.task.fixed_examples(self.run.seed, numbers, shortest, longest)
+            return self.task.fixed_examples(self.run.data_seed, numbers, shortest, longest)
         if config.curriculum is None:
             return self.task.training_batch(g, config.batch_size, shortest, longest)
         length = config.curriculum.length_at(self.steps_done, longest)

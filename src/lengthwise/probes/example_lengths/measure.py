@@ -40,7 +40,7 @@ def count_lengths(run: Run, question: ExampleLengthsQuestion) -> dict[str, dict[
         count = fixed if question.examples is None else min(fixed, question.examples)
         for start in range(0, count, SAMPLE_SIZE):  # in chunks, because a set may be large
             numbers = range(start, min(start + SAMPLE_SIZE, count))
-            train += _count(task, task.fixed_examples(run.seed, numbers, shortest, longest), field)
+            train += _count(task, task.fixed_examples(run.data_seed, numbers, shortest, longest), field)
     for length in task.lengths() or ():
         splits = task.whole(length)
         if fixed is None and "train" in splits and shortest <= length <= longest:
