@@ -68,7 +68,9 @@ def test_every_field_of_a_run_is_in_its_identity():
             train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2), precision="bfloat16", data_seed=0
         ),
     ).identity()
-    other = TrainingConfig(train_length=8, train_examples=100, precision="float32", data_seed=1)  # it takes no curriculum
+    other = TrainingConfig(
+        train_length=8, train_examples=100, precision="float32", data_seed=1
+    )  # it takes no curriculum
     fixed = run(model=normed, training=other).identity()
     assert set(run(parent=run()).identity()) == {f.name for f in dataclasses.fields(Run)} == set(data) | {"parent"}
     for name in ("model", "training"):

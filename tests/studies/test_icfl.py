@@ -56,6 +56,16 @@ def test_the_small_one_is_as_large_as_asked() -> None:
     assert {run.label for run in study.runs} == EIGHT
 
 
+def test_the_small_scale_has_the_runs_of_the_small_study() -> None:
+    small = load(FOLDER / "scale.py", {"scale": "small"})
+    small.check()
+    assert {run.label for run in small.runs} == EIGHT | {"Mamba"}
+    shared = {run.key for run in small.runs} & {run.key for run in load(FOLDER / "small.py").runs}
+    assert len(shared) == 3 * len(EIGHT)
+    with pytest.raises(ValueError, match="scale must be paper or small, got 'big'"):
+        load(FOLDER / "scale.py", {"scale": "big"})
+
+
 def test_parameters_that_are_used() -> None:
     """4.2, 16.8 and 67.1 million, where 12, 25 and 84 are published: those count 32,000 words that no prompt has."""
     from lengthwise.training import build

@@ -1,7 +1,7 @@
 """Recompute sums with index hints from the text of their questions. Plain Python, which cannot import lengthwise.
 
-It reads JSON lines {"question": "a4b2+a3b9", "symbols": "abcdef", "reverse": ..., "pad": ..., "reverse_operands": ...} from standard
-input, and writes one line for each: the question and the answer as they must be written, or what is wrong with the question.
+It reads JSON lines {"question": "a4b2+a3b9", "symbols": "abcdef", "reverse": ..., "pad": ..., "reverse_operands": ...} from
+standard input, and writes one line for each: the question and the answer as they must be written.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 def place_values(number, lowest_first):
     """The digits of a number with their places, as they are written."""
     places = range(len(number)) if lowest_first else range(len(number) - 1, -1, -1)
-    return list(zip(number, places))
+    return list(zip(number, places, strict=True))
 
 
 def written(number, symbol_of_place, lowest_first):

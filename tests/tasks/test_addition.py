@@ -199,7 +199,13 @@ def test_a_separate_program_writes_the_same_hinted_sums():
     asked, expected = [], []
     for number, (reverse, pad, reverse_operands) in enumerate(FORMATS):
         settings = {"reverse": reverse, "pad": pad, "reverse_operands": reverse_operands}
-        for length, hints, split in [(1, 2, "test"), (1, 9, "train"), (2, 12, "test"), (5, 6, "train"), (20, 40, "test")]:
+        for length, hints, split in [
+            (1, 2, "test"),
+            (1, 9, "train"),
+            (2, 12, "test"),
+            (5, 6, "train"),
+            (20, 40, "test"),
+        ]:
             task = Addition(hints=hints, **settings)
             batch = task.sample(generator(number, length), 50, length, split)
             expected += in_one_text(task, batch)
@@ -242,7 +248,7 @@ def test_a_fixed_set_and_all_questions_of_a_length_have_hints():
 
 def test_more_symbols_than_letters_have_numbers():
     task = Addition(hints=102)
-    question, answer = task.pairs(task.sample(generator(0), 1, 101))[0]
+    [(question, _)] = task.pairs(task.sample(generator(0), 1, 101))
     first = task.words.index(question[0]) - 11
     assert question[2] == f"h{(first + 1) % 102}"
     assert len(set(task.words)) == 11 + 102
@@ -253,13 +259,16 @@ def test_more_symbols_than_letters_have_numbers():
     [
         (
             lambda: Addition(hints=4).sample(generator(0), 1, 4),
-            "Addition.hints must be at least 5 for sums of 4 digits, one symbol for each digit and one for the last carry, got 4; "
-            "use more hints, or shorter numbers",
+            "Addition.hints must be at least 5 for numbers of 4 digits, one symbol for each digit and one for the last carry, "
+            "got 4; use more hints, or shorter numbers",
         ),
-        (lambda: Addition(hints=4).examples(0, 1, 4), "must be at least 5 for sums of 4 digits"),
+        (lambda: Addition(hints=4).examples(0, 1, 4), "must be at least 5 for numbers of 4 digits"),
         (lambda: Addition(hints=1), "Addition: hints must be a whole number of at least 2, got 1"),
         (lambda: Addition(hints=True), "hints"),
-        (lambda: Addition(hints=5, scratchpad="full"), "Addition.hints=5 cannot be combined with a scratchpad, got full"),
+        (
+            lambda: Addition(hints=5, scratchpad="full"),
+            "Addition.hints=5 cannot be combined with a scratchpad, got full",
+        ),
         (lambda: Addition(reverse_operands=True, scratchpad="full"), "reverse_operands=true cannot be combined with a"),
         (lambda: Coupled().for_task(Addition(hints=5, reverse=True)), "only without reverse_operands and hints"),
     ],

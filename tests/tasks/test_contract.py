@@ -10,10 +10,10 @@ from lengthwise.config import ConfigError
 from lengthwise.evaluation.untrained import baseline_scores, baselines_of
 from lengthwise.metrics import Metric
 from lengthwise.tasks import TASKS, contract
-from lengthwise.tasks.base import Baseline
+from lengthwise.tasks.base import Baseline, generator
 from lengthwise.tasks.copy import Copy
 from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import SequenceTask
+from lengthwise.tasks.sequences import SequenceTask, combinations
 
 SCRATCHPADS = ("Addition", "Summation", "Parity", "Polynomial", "Sorting", "LEGO")
 CASES = [(make, {}) for make in TASKS] + [
@@ -122,3 +122,39 @@ def test_a_scale_that_is_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
         baselines_of(Copy())
     monkeypatch.setattr(Copy, "metric", Metric(name="mine", better="lower", scale="zero"))
     assert [baseline.name for baseline in baselines_of(Copy())] == ["zero"]
+
+
+class Marked(Echo):
+    """A user's task whose questions begin with a random letter that does not count in the split."""
+
+    def __init__(self, *, words: Any = "0123456789abcd"):
+        super().__init__(words=words)
+
+    def all_examples(self, length: int) -> Any:
+        digits = combinations([10] * length, limit=100)
+        return None if digits is None else Pairs(digits, digits)
+
+    def widths(self, length: int) -> Any:
+        return length + 1, length
+
+    def length_of(self, question: Any, answer: Any) -> int:
+        return len(answer)
+
+    def add_random_words(self, pairs: Pairs, generator: torch.Generator, length: int) -> Pairs:
+        letters = torch.randint(10, 14, (len(pairs), 1), generator=generator)
+        return Pairs(torch.cat([letters, pairs.questions], 1), pairs.answers)
+
+
+def test_random_words_are_in_every_example_and_do_not_count_in_the_split() -> None:
+    task, plain = Marked(), Echo(words="0123456789abcd")
+    for length in (2, 5):
+        train, test = task.sample(generator(0), 900, length), task.examples(0, 60, length)
+        batches = [train, test, task.fixed_examples(0, range(30), length, length)]
+        batches += [task.pack(pairs) for pairs in task.whole(2).values()]
+        for batch in batches:
+            questions = ["".join(question) for question, _ in task.pairs(batch)]
+            assert {question[0] for question in questions} == set("abcd")
+            assert all(question[1:].isdigit() for question in questions)
+        if length == 5:
+            assert [a for _, a in task.pairs(test)] == [a for _, a in plain.pairs(plain.examples(0, 60, length))]
+        assert not {"".join(a) for _, a in task.pairs(train)} & {"".join(a) for _, a in task.pairs(test)}

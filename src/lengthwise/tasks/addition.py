@@ -49,11 +49,11 @@ class Addition(ScratchpadTask):
     `reverse_operands`: the two numbers are written with their units first as well (356 + 94 = 207, with `reverse`).
 
     `hints`: index hints. Before each digit stands a symbol of an ordered list with so many symbols (a, b, ...), the same one for
-    digits of equal significance: 42 + 39 = 81 becomes a4b2+a3b9=a8b1. The symbols of the sum ascend in the order in which its digits
-    are written, so with `reverse` the lowest digit has the first one. The list is a circle, whose start is drawn uniformly each time
-    that a question is used; from d on, the same sum is d4e2+d3e9=d8e1. A last carry has the symbol before (with `reverse`, after)
-    those of the numbers. Hints do not count when questions are compared, so train and test share no pair of numbers. A sum of n
-    digits needs n + 1 symbols.
+    digits of equal significance: 42 + 39 = 81 becomes a4b2+a3b9=a8b1. The symbols of the sum ascend in the order in which its
+    digits are written, so with `reverse` the lowest digit has the first one. The list is a circle, whose start is drawn uniformly
+    each time that a question is used; from d on, the same sum is d4e2+d3e9=d8e1. A last carry has the symbol before (with
+    `reverse`, after) those of the numbers. Hints do not count when questions are compared, so train and test share no pair of
+    numbers. Numbers of n digits need n + 1 symbols.
 
     None of these four settings can be combined with a scratchpad.
 
@@ -62,9 +62,8 @@ class Addition(ScratchpadTask):
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1. For `reverse`, `pad` and `coupling`: Cho et al. 2024, "Position
     Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure", section 3. For `hints`: Zhou et al.
     2024, "Transformers Can Achieve Length Generalization But Not Robustly".
-    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B). Zhou et al. take
-    consecutive symbols of a list that is no circle; in a circle, all symbols are equally frequent at every length, and no symbol tells
-    whether there is a last carry.
+    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B). Here the list of hints is
+    a circle, so that all symbols are equally frequent at every length, and no symbol tells whether there is a last carry.
     """
 
     unit = "digits"
@@ -105,8 +104,8 @@ class Addition(ScratchpadTask):
             if settings[name] and selected is not None:
                 value = "true" if settings[name] is True else settings[name]
                 raise ConfigError(
-                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of them "
-                    "out"
+                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of "
+                    "them out"
                 )
         return super().check(settings)
 
@@ -133,8 +132,8 @@ class Addition(ScratchpadTask):
         super().check_length(length, split)
         if self.hints is not None and length >= self.hints:
             raise ConfigError(
-                f"Addition.hints must be at least {length + 1} for sums of {length} digits, one symbol for each digit and one for "
-                f"the last carry, got {self.hints}; use more hints, or shorter numbers"
+                f"Addition.hints must be at least {length + 1} for numbers of {length} digits, one symbol for each digit and one "
+                f"for the last carry, got {self.hints}; use more hints, or shorter numbers"
             )
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
