@@ -14,7 +14,7 @@ Expectation (written before the first run; models here are 250 times smaller, an
 Known before: size, learning rate and number of steps were chosen with seed 100, which is not among the seeds here, in shorter
 trainings, whose sums of 4 digits were seen too. Trained on 1 to 3 digits, 48 % of these were right with all four ingredients, 31 %
 with RoPE in place of FIRE, and 0 % with RoPE and reversed digits alone. Trained on 2 and 3 digits, 25 % were right with FIRE
-and hints alone.
+and hints alone, and 52 % with RoPE, randomized positions and hints (seen after the expectation was written).
 Outcome: not run yet.
 Cost: not measured yet.
 Command: lengthwise run addition/robust
