@@ -7,7 +7,7 @@ of it): at 12 examples a larger model has a lower error with every encoding. At 
 at every size, and FIRE is at every size the best encoding and better than at 12 examples. Mamba is worse than FIRE of the same
 width at 96 examples, because its state has to hold what attention looks up, but its error stays below 1.
 Outcome (small): not run yet.
-Cost: paper: 75 trainings of 50,000 steps, some hours each on one GPU; small: not measured yet.
+Cost: paper: 75 trainings of 50,000 steps, some hours each on one GPU; small: about 45 minutes of two CPU cores.
 Command: lengthwise run icfl/scale --device cuda
 
 Options: `scale`: paper or small. Small has 75 trainings of 1,000 steps on 12 examples of 3 dims, evaluated on 96, with the training
@@ -53,7 +53,9 @@ def study(scale: str = "paper") -> Study:
         name="icfl: size" if scale == "paper" else "icfl: size (small)",
         question="Does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?",
         expectation="Size lowers the error up to the training length and does not change where an encoding fails.",
-        cost="75 trainings of 50,000 steps, some hours each on one GPU" if scale == "paper" else "not measured yet",
+        cost="75 trainings of 50,000 steps, some hours each on one GPU"
+        if scale == "paper"
+        else "45 minutes of 2 CPU cores",
         command="lengthwise run icfl/scale --device cuda" if scale == "paper" else "lengthwise run icfl/scale",
         runs=(
             *(run for model in models for run in grid(ENCODINGS, [task], seeds, model=model, training=training)),

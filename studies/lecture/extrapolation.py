@@ -5,7 +5,7 @@ Expectation (the lecture's plots, after Press et al. 2022): with sinusoidal enco
 training length; with RoPE a few hundred tokens later; with T5's bias it stays flat to about twice the training length; with ALiBi
 it stays flat or falls up to 16,000 tokens.
 Outcome: not run yet.
-Cost: laptop: about an hour of two CPU cores (24 trainings of 1,000 steps); paper: a GPU for some days.
+Cost: laptop: about 50 minutes of two CPU cores (24 trainings of 1,000 steps); paper: a GPU for some days.
 Command: lengthwise run lecture/extrapolation --set text=FOLDER
 
 Options: `text`: a file, a folder or a prepared corpus with documents of at least 16,384 bytes or tokens; default: the source of
@@ -35,7 +35,7 @@ def study(text: str = "python:source", seeds: int = 3, scale: str = "laptop") ->
             "Sinusoidal gets worse at once beyond the training length, RoPE a few hundred tokens later, T5 from about twice the "
             "training length on, and ALiBi not up to 16,384."
         ),
-        cost="about an hour of 2 CPU cores" if scale == "laptop" else "some days of a GPU",
+        cost="about 50 minutes of 2 CPU cores" if scale == "laptop" else "some days of a GPU",
         command="lengthwise run lecture/extrapolation",
         runs=tuple(
             run
