@@ -10,19 +10,20 @@ of robust addition, the mean ratio with and without each.
 """
 
 import argparse
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from lengthwise.config import Run
 from lengthwise.store import Store, open_store
+from lengthwise.store.rows import RunRow
 
-INGREDIENTS = {
-    "FIRE": lambda run: run.encoding.name == "FIRE",
-    "randomized positions": lambda run: run.training.positions is not None,
-    "reversed digits": lambda run: dict(run.task.settings)["reverse"],
-    "index hints": lambda run: dict(run.task.settings)["hints"] is not None,
+INGREDIENTS = {  # by the configuration of a run
+    "FIRE": lambda config: config["encoding"]["is"] == "FIRE",
+    "randomized positions": lambda config: config["training"]["positions"] is not None,
+    "reversed digits": lambda config: config["task"]["reverse"],
+    "index hints": lambda config: config["task"].get("hints") is not None,
 }
 
 
@@ -36,21 +37,17 @@ def extension_ratio(scores: Mapping[int, float], trained: int, least: float = 0.
     return solved / trained if solved >= trained else 0.0
 
 
-def ratios(store: Store, study: str, least: float) -> list[tuple[Run, float]]:
+def ratios(store: Store, study: str, least: float) -> list[tuple[RunRow, float]]:
     """Return the finished runs of a study with their ratios."""
-    found = []
-    for row in store.runs(study):
-        if row.status == "done":
-            run = Run.from_data(row.config)
-            scores = {score.length: score.mean for score in store.scores([row.key])}
-            found.append((run, extension_ratio(scores, run.training.train_length, least)))
-    return found
+    finished = [run for run in store.runs(study) if run.status == "done"]
+    scores = {run.key: {score.length: score.mean for score in store.scores([run.key])} for run in finished}
+    return [(run, extension_ratio(scores[run.key], run.config["training"]["train_length"], least)) for run in finished]
 
 
-def table(found: Sequence[tuple[Run, float]]) -> list[str]:
+def table(found: Sequence[tuple[RunRow, float]]) -> list[str]:
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run, ratio in found:
-        groups[run.label, run.task.label].append(ratio)
+        groups[run.label, run.task].append(ratio)
     lines = [f"{'runs':>4} {'learned':>7} {'mean':>5} {'least':>5} {'most':>5}"]
     for (label, task), values in sorted(groups.items(), key=lambda group: -mean(group[1])):
         learned = sum(value > 0 for value in values)
@@ -60,14 +57,17 @@ def table(found: Sequence[tuple[Run, float]]) -> list[str]:
     return lines
 
 
-def effects(found: Sequence[tuple[Run, float]]) -> list[str]:
+def effects(found: Sequence[tuple[RunRow, float]]) -> list[str]:
     lines = [f"{'with':>5} {'without':>7}"]
     for name, has in INGREDIENTS.items():
         parts: tuple[list[float], list[float]] = ([], [])
         for run, ratio in found:
-            parts[not has(run)].append(ratio)
+            parts[not has(run.config)].append(ratio)
         lines.append(
-            " ".join(f"{mean(part):{width}.2f}" for part, width in zip(parts, (5, 7), strict=True)) + f"  {name}"
+            " ".join(
+                f"{mean(part) if part else math.nan:{width}.2f}" for part, width in zip(parts, (5, 7), strict=True)
+            )
+            + f"  {name}"
         )
     return lines
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with open_store(asked.results, create=False) as store:
         found = ratios(store, asked.study, asked.least)
     print("\n".join(table(found)))
-    if all(run.task.name == "Addition" for run, _ in found):
+    if found and all(run.config["task"]["is"] == "Addition" for run, _ in found):
         print("\n".join(effects(found)))
 
 

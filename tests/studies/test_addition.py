@@ -3,9 +3,11 @@
 import importlib
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from lengthwise.store import open_store
 from lengthwise.studies import Study, load
 from lengthwise.tasks.base import Task
 
@@ -33,7 +35,7 @@ def test_the_study_can_be_run(study: Study) -> None:
 
 def test_all_combinations_have_all_seeds_and_orders(study: Study, extension_ratio) -> None:
     names = extension_ratio.INGREDIENTS
-    combinations = Counter(tuple(bool(has(run)) for has in names.values()) for run in study.runs)
+    combinations = Counter(tuple(bool(has(run.to_data())) for has in names.values()) for run in study.runs)
     assert combinations == dict.fromkeys(combinations, 10)
     assert len(combinations) == 16
     per_combination = {(run.seed, run.data_seed) for run in study.runs}
@@ -65,7 +67,8 @@ def test_the_extension_ratio(scores: dict[int, float], ratio: float, extension_r
 
 
 def test_the_table_has_a_row_for_each_combination_and_ingredient(study: Study, extension_ratio) -> None:
-    found = [(run, 2.0 if dict(run.task.settings)["hints"] else float(run.seed > 2)) for run in study.runs]
+    rows = [SimpleNamespace(**row) for row in study.rows()]
+    found = [(row, 2.0 if "hints" in row.config["task"] else float(row.seed > 2)) for row in rows]
     lines = extension_ratio.table(found)
     assert len(lines) == 17
     assert lines[1].split()[:5] == ["10", "10", "2.00", "2.00", "2.00"]
@@ -73,3 +76,10 @@ def test_the_table_has_a_row_for_each_combination_and_ingredient(study: Study, e
     effects = {line.split(maxsplit=2)[2]: line.split()[:2] for line in extension_ratio.effects(found)[1:]}
     assert effects["index hints"] == ["2.00", "0.40"]
     assert effects["FIRE"] == ["1.20", "1.20"]
+
+
+def test_the_command_prints_the_finished_runs(tmp_path: Path, study: Study, extension_ratio, capsys) -> None:
+    with open_store(tmp_path) as store:
+        store.add_study(**study.metadata(), runs=study.rows())
+    extension_ratio.main([study.name, "--results", str(tmp_path)])
+    assert len(capsys.readouterr().out.splitlines()) == 1, "no run is finished"
