@@ -394,7 +394,9 @@ def training_step_threads(figures: dict[str, Any]) -> Rows:
     first = next(iter(figures.values()))["RoPE"]
     counts = [key.split()[0] for key in first if key.endswith(" ms")]
     header = [f"{count} thread{'s' * (count != '1')}" for count in counts]
-    rows = [["model", "tokens", *(f"ms, {one}" for one in header), *(f"relative to transformers, {one}" for one in header)]]
+    rows = [
+        ["model", "tokens", *(f"ms, {one}" for one in header), *(f"relative to transformers, {one}" for one in header)]
+    ]
     for length, models in figures.items():
         for name, of in models.items():
             ratios = [ratio(of[f"{count} of transformers"]) if name in ("RoPE", "FIRE") else "1" for count in counts]

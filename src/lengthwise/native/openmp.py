@@ -20,9 +20,9 @@ def parallel_region() -> int | None:
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return None
     # In the order in which torch finds it: what all libraries share (a runtime in LD_PRELOAD comes first), then its own libraries.
-    for library in (None, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"):
+    for library in (None, str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")):
         try:
-            function = ctypes.CDLL(library and str(library)).GOMP_parallel
+            function = ctypes.CDLL(library).GOMP_parallel
         except (AttributeError, OSError):
             continue
         return ctypes.cast(function, ctypes.c_void_p).value
