@@ -30,7 +30,8 @@ def test_a_study_can_be_run(path: Path) -> None:
     assert study.expectation
     assert study.cost
     assert f"lengthwise run icfl/{path.stem}" in study.command
-    assert {run.label for run in study.runs} >= EIGHT
+    if path.stem != "architectures":  # which compares mixers
+        assert {run.label for run in study.runs} >= EIGHT
     assert len({run.seed for run in study.runs}) == 3
     assert all(study.evaluation_of(run).prompt == 8 * run.training.train_length for run in study.runs)
 

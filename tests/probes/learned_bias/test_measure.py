@@ -184,7 +184,7 @@ def test_refused():
         LearnedBiasQuestion(query=0)
     with pytest.raises(ConfigError, match="query must be at most 1,048,576, got 9,999,999"):
         LearnedBiasQuestion(query=9_999_999)
-    with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
+    with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
         require(run_of(NoPE, ModelConfig.mamba(d_model=16, num_layers=2)), [LearnedBiasQuestion()])
     with pytest.raises(ConfigError, match="rotates queries and keys and adds no bias; name a run of an encoding with"):
         require(run_of(next(make for make in ENCODINGS if make.__name__ == "RoPE")), [LearnedBiasQuestion()])

@@ -91,7 +91,7 @@ def test_refused():
     words = "have no parts of words and positions: RoPE adds no vectors to the embeddings; name a run of an absolute"
     with pytest.raises(ConfigError, match=words):
         require(run_of(RoPE), [asked])
-    with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
+    with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
         require(run_of(NoPE, ModelConfig.mamba(d_model=16, num_layers=2)), [asked])
     with pytest.raises(ConfigError, match="Learned has 8"):
         require(run_of(choose(Learned, max_length=8)), [asked])

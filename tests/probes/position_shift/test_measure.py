@@ -155,7 +155,7 @@ def test_the_question():
 
 
 def test_refused():
-    with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
+    with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
         require(run_of(NoPE, model=ModelConfig.mamba(d_model=16, num_layers=2)), [asked()])
     with pytest.raises(ConfigError, match="Learned has 8"):
         require(run_of(choose(Learned, max_length=8)), [asked()])

@@ -63,7 +63,9 @@ def measurement(
 def require_attention(run: Run) -> None:
     """Raise `ConfigError` for a run whose model has no attention. Builds no model."""
     if run.model.mixer is not None:
-        raise ConfigError(f"run {run.key[:8]} is {run.label}, which has no attention; name a Transformer's run")
+        raise ConfigError(
+            f"the model of run {run.key[:8]} is {run.label}, which has no attention; name a Transformer's run"
+        )
 
 
 def example_batches(
