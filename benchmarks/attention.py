@@ -12,9 +12,9 @@ results/attention-<part>.json.
              torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
     threads  time of forward and backward on several threads relative to one, of our kernel without encoding and with FIRE, and of
              torch's attention; wall time, on this machine as it is and beside a process that keeps one core busy. Before each
-             call torch multiplies matrices, which is not timed, as in a model: its threads wait for more work after that. A
-             number of threads has a block of calls, because torch's threads start anew when it changes. The row "one sequence
-             of 32" is a call with little work
+             call torch multiplies matrices, which is not timed, as in a model: its threads wait for more work after that. Calls
+             with the same number of threads follow each other, because torch starts its threads anew when the number changes.
+             The row "one sequence of 32" is a call with little work
     memory   peak resident memory of a new process, minus its memory before the first forward and backward pass
     eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time and memory
     decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a decoder that
