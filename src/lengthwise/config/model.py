@@ -72,7 +72,7 @@ class ModelConfig(Config):
     def _require_mixer(self, name: str) -> None:
         if name not in MIXERS:
             raise ConfigError(
-                f"ModelConfig.mixer must be one of {', '.join(MIXERS)}, or None for attention, got {shown(name)}"
+                f"ModelConfig.mixer must be one of {', '.join(MIXERS)}, got {shown(name)}; leave it out for attention"
                 f"{near_miss(name, MIXERS)}"
             )
         mixer = MIXERS[name]
