@@ -305,7 +305,7 @@ def test_labels_of_runs():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ModelConfig(mixer="lstmm"), "got 'lstmm'; did you mean 'lstm'?"),
+        (lambda: ModelConfig(mixer="lstmm"), "got 'lstmm'; leave it out for attention; did you mean 'lstm'?"),
         (
             lambda: ModelConfig(mixer="lstm", num_heads=8),
             "num_heads does not apply to LSTM, got 8; its settings are: mixer",
