@@ -32,6 +32,11 @@ SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"
 # Asserted: that no vector is read past its end within what it has taken.
 ADDRESS = (*SANITIZED, "-fsanitize=address,undefined", "-D_GLIBCXX_ASSERTIONS")
 
+# Valgrind knows no AVX-512, and says so to the program, which then leaves it out. The threads of OpenMP and of the pool sleep
+# until the process ends, and valgrind calls the memory of such a thread "possibly lost": only memory that nothing points at is a leak.
+LEAKS = ("--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite")
+VALGRIND = ("valgrind", "--quiet", *LEAKS, "--error-exitcode=9")
+
 
 @dataclass(frozen=True)
 class Way:
@@ -50,8 +55,7 @@ WAYS = {
     "clang++-address": Way("clang++", ADDRESS),
     "g++-thread": Way("g++", (*SANITIZED, "-fsanitize=thread")),
     "clang++-thread": Way("clang++", (*SANITIZED, "-fsanitize=thread")),
-    # It knows no AVX-512, and says so to the program, which then leaves it out.
-    "valgrind": Way("g++", ("-O1", "-g"), ("valgrind", "--quiet", "--leak-check=full", "--error-exitcode=9")),
+    "valgrind": Way("g++", ("-O1", "-g"), VALGRIND),
     "aarch64": Way("aarch64-linux-gnu-g++", ("-static",), ("qemu-aarch64",), arm=True),
 }
 
