@@ -33,7 +33,7 @@ SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"
 ADDRESS = (*SANITIZED, "-fsanitize=address,undefined", "-D_GLIBCXX_ASSERTIONS")
 
 # Valgrind knows no AVX-512, and says so to the program, which then leaves it out. The threads of OpenMP and of the pool sleep
-# until the process ends, and valgrind calls the memory of such a thread "possibly lost": only memory that nothing points at is a leak.
+# until the process ends, and valgrind calls their memory "possibly lost": only memory that nothing points at is a leak here.
 LEAKS = ("--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite")
 VALGRIND = ("valgrind", "--quiet", *LEAKS, "--error-exitcode=9")
 
