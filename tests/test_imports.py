@@ -23,9 +23,8 @@ ORDER = [
         "torchrun",
         "transformers_versions",
     },
-    {"source_statements", "metrics", "new_folder"},
-    {"code_hash"},
-    {"class_versions"},
+    {"class_versions", "metrics", "new_folder"},
+    {"versions"},
     {"config"},
     {"plugins"},
     {"probes"},
@@ -59,9 +58,8 @@ WITHOUT_TORCH = {
     "machine_memory",
     "regular_file",
     "metrics",
-    "source_statements",
-    "code_hash",
     "class_versions",
+    "versions",
     "config",
     "plugins",
     "corpora",
@@ -211,7 +209,7 @@ def test_the_list_of_probes_loads_nothing_else() -> None:
     code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
-    assert loaded == {"probes", "config", "class_versions", "code_hash", "source_statements", "values"}, ran.stderr
+    assert loaded == {"probes", "config", "class_versions", "versions", "values"}, ran.stderr
 
 
 def test_touching_an_encoding_loads_torch() -> None:

@@ -1,4 +1,4 @@
-"""The version of a class in a run's key, the file that defines a class, and checks that a class is complete."""
+"""Classes from outside lengthwise: the files that define them, and checks that they are complete."""
 
 import inspect
 import os
@@ -8,41 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from lengthwise.code_hash import code_hash, own_bases
 from lengthwise.values import ConfigError, join_names
-
-MAX_VERSION = 2**31 - 1  # that a class may declare
-_hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
 def is_builtin_class(make: type) -> bool:
     """Return whether a class belongs to lengthwise."""
     return make.__module__.startswith("lengthwise.")
-
-
-def class_version(make: type) -> dict[str, Any]:
-    """Return what identifies the code of an encoding, a task or a position scheme in a run's key.
-
-    For a class of lengthwise: `{"version": n}`, its class attribute. For a class from outside that declares `version` in its own
-    body: `{"version": n, "module": the name of its file}`, and `"bases"` if it derives from a class of lengthwise whose version is
-    not 1. For any other class: `{"code": a hash of its source}`, see `code_hash`.
-    """
-    if is_builtin_class(make):
-        return {"version": make.version}  # type: ignore[attr-defined]
-    if "version" in vars(make):
-        version = vars(make)["version"]
-        if type(version) is not int or not 1 <= version <= MAX_VERSION:
-            got = "a larger one" if isinstance(version, int) and version > MAX_VERSION else described(version)
-            raise ConfigError(f"{make.__name__}.version must be a whole number from 1 to {MAX_VERSION:,}, got {got}")
-        file = source_file(make)
-        bases = {name: n for name, n in own_bases(make).items() if n > 1}
-        identity = {"version": version, "module": file.stem if file else make.__module__}
-        return identity | {"bases": bases} if bases else identity
-    if make not in _hashes:
-        _hashes[make] = code_hash(make)
-    return {"code": _hashes[make]}
 
 
 def source_file(make: type | Callable[..., Any]) -> Path | None:

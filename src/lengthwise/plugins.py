@@ -9,6 +9,7 @@ import os
 import reprlib
 import shlex
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,10 +19,10 @@ from typing import Any
 
 from lengthwise import regular_file
 from lengthwise.class_versions import is_builtin_class, shortened
-from lengthwise.code_hash import is_library
 from lengthwise.config import Registry
 from lengthwise.machine_memory import is_out_of_memory, refused_allocation
 from lengthwise.values import ConfigError, near_miss
+from lengthwise.versions import INSTALLED
 
 MAX_FILE_BYTES = 16 << 20  # of a Python file
 LOADED = "lengthwise_plugins"  # the attribute of errors that holds the names of the loaded plug-ins
@@ -173,9 +174,16 @@ def error_in_user_file(error: BaseException) -> str | None:
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if file.is_absolute() and file.is_file() and not is_library(file):
+        if file.is_absolute() and file.is_file() and not _is_library(file):
             return f"{shortened(frame.filename)}, line {frame.lineno}: {first_line(error)}"
     return None
+
+
+def _is_library(file: Path) -> bool:
+    """Return whether a file belongs to Python's standard library, to an installed package or to lengthwise."""
+    folders = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    in_folder = any(file.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
+    return in_folder or any(folder in file.parts for folder in INSTALLED)
 
 
 def is_own_error(error: BaseException) -> bool:
@@ -266,7 +274,7 @@ def _classes(name: str, module: ModuleType) -> list[type]:
     namespace = vars(module)
     exported = namespace.get("__all__")
     if exported is not None and not (isinstance(exported, list | tuple) and all(isinstance(n, str) for n in exported)):
-        raise PluginError(f"plug-in {name}: __all__ must be a list of names, got {_repr(exported)}")
+        raise PluginError(f"plug-in {name}: __all__ must be a list of names, got {reprlib.repr(exported)}")
     if exported is not None and (missing := next((n for n in exported if n not in namespace), None)):
         raise PluginError(f"plug-in {name}: __all__ contains {missing!r}, which the module does not define")
     names = exported if exported is not None else [n for n in namespace if not n.startswith("_")]
@@ -274,21 +282,9 @@ def _classes(name: str, module: ModuleType) -> list[type]:
 
 
 def _is_method(value: Any) -> bool:
-    """Return whether a value is a class for one of the lists. Its metaclass may return anything or raise an error."""
-    if not isinstance(value, type):
-        return False
-    try:
-        kind = getattr(value, "kind", None)
-        return isinstance(kind, str) and kind in Registry.known and not is_builtin_class(value)
-    except Exception:
-        return False
-
-
-def _repr(value: Any) -> str:
-    try:
-        return reprlib.repr(value)
-    except Exception:  # the value's own __repr__ fails
-        return f"a {type(value).__name__}"
+    """Return whether a value is a class for one of the lists."""
+    kind = getattr(value, "kind", None)
+    return isinstance(value, type) and isinstance(kind, str) and kind in Registry.known and not is_builtin_class(value)
 
 
 def plugin_hint(name: str, defined_in: Any) -> str | None:

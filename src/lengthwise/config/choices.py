@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
-from lengthwise.class_versions import class_version, require_attributes, require_complete, source_location
+from lengthwise.class_versions import require_attributes, require_complete, source_location
 from lengthwise.config.class_settings import annotation, from_context, settings_of, shown_settings
 from lengthwise.config.layers import (
     LAYER_TYPES,
@@ -23,6 +23,7 @@ from lengthwise.config.layers import (
     with_colon,
 )
 from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known, unlisted
+from lengthwise.versions import class_version
 
 
 class UnknownName(ConfigError):

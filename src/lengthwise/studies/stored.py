@@ -34,20 +34,21 @@ def stored_run(row: RunRow) -> Run:
         return run
     if changed := changed_classes(row.config, run.to_data()):
         raise ConfigError(
-            f"{description}: {join_names(changed)} changed since it was trained; run its study again, or restore the old code"
+            f"{description}: {join_names(list(changed))} changed since it was trained; run its study again, or restore the "
+            f"old code{edit_note(changed.values())}"
         )
     raise ConfigError(
         f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that version"
     )
 
 
-def changed_since(row: RunRow) -> list[str]:
-    """Return the names of a run's classes that have changed since it was trained, except those that are unknown here."""
+def changed_since(row: RunRow) -> dict[str, bool]:
+    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are unknown here."""
     try:
         current = Run.from_data(row.config)
     except ConfigError:
-        return []
-    return changed_classes(row.config, current.to_data()) if current.key != row.key else []
+        return {}
+    return changed_classes(row.config, current.to_data()) if current.key != row.key else {}
 
 
 def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
@@ -60,22 +61,35 @@ def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
     """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without any."""
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
-    changed = [
-        name
-        for old, new in trained
-        for name in (*changed_classes(old.config, new.config), *_changed_texts(old.config, new.config))
-    ]
-    names = list(dict.fromkeys(changed))
-    if not names:
+    changed: dict[str, bool] = {}
+    for old, new in trained:
+        changed |= changed_classes(old.config, new.config)
+        changed |= dict.fromkeys(_changed_texts(old.config, new.config), False)
+    if not changed:
         return None
     runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")
-    return f"{join_names(names)} changed since {runs} trained; {they} will be trained again"
+    note = edit_note(changed.values())
+    return f"{join_names(list(changed))} changed since {runs} trained; {they} will be trained again{note}"
 
 
-def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return the names of classes whose versions differ between two run descriptions with the same settings."""
+def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, bool]:
+    """Return the names of classes whose versions differ between two run descriptions with the same settings.
+
+    The value of a name is whether the new description identifies the class by a hash of its files.
+    """
     pairs = zip(choices_of(old), choices_of(new), strict=False)
-    return list(dict.fromkeys(b["is"] for a, b in pairs if a["is"] == b["is"] and a.get("class") != b.get("class")))
+    changed = (b for a, b in pairs if a["is"] == b["is"] and a.get("class") != b.get("class"))
+    return {choice["is"]: "code" in (choice.get("class") or {}) for choice in changed}
+
+
+def edit_note(hashed: Iterable[bool]) -> str:
+    """Return what counts as a change, in parentheses, if any changed class is identified by a hash of its files."""
+    if not any(hashed):
+        return ""
+    return (
+        " (every edit of a class's file or of a module that it imports counts, even of a comment; to decide yourself what "
+        "counts, declare version = 1 in the class)"
+    )
 
 
 def _changed_texts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -367,7 +367,10 @@ def require_same_keys(runs: dict[str, Run]) -> None:
     for key, run in runs.items():
         if run.key != key:
             names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.cls)}))
-            raise ConfigError(f"the file of {names} changed while the study was running; run the same command again")
+            raise ConfigError(
+                f"the file of {names} changed while the study was running, and every edit counts, even of a comment; run "
+                "the same command again, or declare version = 1 in the class to decide yourself what counts"
+            )
 
 
 def debugging() -> bool:

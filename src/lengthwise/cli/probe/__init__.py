@@ -105,17 +105,17 @@ def _parsed(probe: ModelProbe, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _outdated(results: "list[ProbeResult]") -> list[str]:
     """Return a warning if stored results belong to models whose code has changed since."""
-    from lengthwise.studies.stored import changed_since
+    from lengthwise.studies.stored import changed_since, edit_note
 
     runs = {result.job.run.key: result.job.run for result in results if not result.new}
     changed = {key: names for key, run in runs.items() if (names := changed_since(run))}
     if not changed:
         return []
-    names = list(dict.fromkeys(name for changed_names in changed.values() for name in changed_names))
+    classes = {name: hashed for names in changed.values() for name, hashed in names.items()}
     count = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
     return [
-        f"{join_names(names)} changed since {count} trained, so these results belong to the old code; run the study again to train "
-        "with the new code"
+        f"{join_names(list(classes))} changed since {count} trained, so these results belong to the old code; run the study again "
+        f"to train with the new code{edit_note(classes.values())}"
     ]
 
 
