@@ -26,16 +26,18 @@ FILES = {
     "others/unused.py": "",
     "unused.py": "",
     "../outside.py": "",
+    "../../__init__.py": "",
 }
 PACKAGE = {
     "package/__init__.py": "",
-    "package/encodings/__init__.py": "",
-    "package/encodings/mine.py": (
-        "from ..helpers import bend\nfrom .near import K\nimport package.far\nfrom package import deep\n"
+    "package/inner/__init__.py": "",
+    "package/inner/encodings/__init__.py": "",
+    "package/inner/encodings/mine.py": (
+        "from ..helpers import bend\nfrom .near import K\nimport package.far\nfrom package import deep\nimport torch\n"
     ),
-    "package/encodings/near.py": "",
-    "package/encodings/unused.py": "",
-    "package/helpers.py": "",
+    "package/inner/encodings/near.py": "",
+    "package/inner/encodings/unused.py": "",
+    "package/inner/helpers.py": "",
     "package/far.py": "",
     "package/deep/__init__.py": "from package import deepest\n",
     "package/deepest.py": "",
@@ -61,21 +63,29 @@ def source_hash(folder: Path, files: dict[str, str], file: str = "mine.py") -> s
 
 @pytest.mark.parametrize("path", FILES)
 def test_every_edit_of_its_file_and_of_what_that_imports_from_its_folder_counts(tmp_path: Path, path: str) -> None:
-    before = source_hash(tmp_path / "own", FILES)
-    after = source_hash(tmp_path / "own", {**FILES, path: FILES[path] + "# another comment\n"})
-    assert (before == after) == (path in ("unused.py", "others/unused.py", "../outside.py"))
+    folder = tmp_path / "around" / "own"
+    before = source_hash(folder, FILES)
+    after = source_hash(folder, {**FILES, path: FILES[path] + "# another comment\n"})
+    assert (before == after) == (path.endswith("unused.py") or path.startswith("../"))
 
 
 @pytest.mark.parametrize("path", PACKAGE)
 def test_the_own_folder_of_a_class_in_a_package_is_the_package(tmp_path: Path, path: str) -> None:
-    before = source_hash(tmp_path, PACKAGE, "package/encodings/mine.py")
-    after = source_hash(tmp_path, {**PACKAGE, path: PACKAGE[path] + "# a comment\n"}, "package/encodings/mine.py")
+    mine = "package/inner/encodings/mine.py"
+    before = source_hash(tmp_path, PACKAGE, mine)
+    after = source_hash(tmp_path, {**PACKAGE, path: PACKAGE[path] + "# a comment\n"}, mine)
     assert (before == after) == (path.endswith("unused.py") or not path.startswith("package/"))
+
+
+def test_a_package_counts_only_if_something_in_it_is_imported(tmp_path: Path) -> None:
+    files = {"package/__init__.py": "", "package/mine.py": "import torch\n"}
+    edited = {**files, "package/__init__.py": "K = 1\n"}
+    assert source_hash(tmp_path, files, "package/mine.py") == source_hash(tmp_path, edited, "package/mine.py")
 
 
 def test_it_is_the_same_in_another_folder_and_under_another_name(tmp_path: Path) -> None:
     files = {("yours.py" if path == "mine.py" else path): text for path, text in FILES.items()}
-    assert source_hash(tmp_path / "a", FILES) == source_hash(tmp_path / "b" / "c", files, "yours.py")
+    assert source_hash(tmp_path / "a" / "b" / "c", FILES) == source_hash(tmp_path / "d" / "e", files, "yours.py")
 
 
 def test_two_modules_that_exchange_their_content_are_a_change(tmp_path: Path) -> None:
