@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.class_versions import defined_in
 from lengthwise.config import ConfigError, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE, RoPE
 from lengthwise.studies import load
 from lengthwise.tasks import Copy
+from lengthwise.user_classes import defined_in
 from lengthwise.versions import class_version
 
 FILES = {

@@ -23,7 +23,7 @@ ORDER = [
         "torchrun",
         "transformers_versions",
     },
-    {"class_versions", "metrics", "new_folder"},
+    {"user_classes", "metrics", "new_folder"},
     {"versions"},
     {"config"},
     {"plugins"},
@@ -58,7 +58,7 @@ WITHOUT_TORCH = {
     "machine_memory",
     "regular_file",
     "metrics",
-    "class_versions",
+    "user_classes",
     "versions",
     "config",
     "plugins",
@@ -209,7 +209,7 @@ def test_the_list_of_probes_loads_nothing_else() -> None:
     code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
-    assert loaded == {"probes", "config", "class_versions", "versions", "values"}, ran.stderr
+    assert loaded == {"probes", "config", "user_classes", "versions", "values"}, ran.stderr
 
 
 def test_touching_an_encoding_loads_torch() -> None:

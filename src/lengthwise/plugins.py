@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import Any
 
 from lengthwise import regular_file
-from lengthwise.class_versions import is_builtin_class, shortened
 from lengthwise.config import Registry
 from lengthwise.machine_memory import is_out_of_memory, refused_allocation
+from lengthwise.user_classes import is_builtin_class, shortened
 from lengthwise.values import ConfigError, near_miss
 from lengthwise.versions import INSTALLED
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lengthwise.class_versions import described, is_builtin_class, source_file
+from lengthwise.user_classes import described, is_builtin_class, source_file
 from lengthwise.values import ConfigError
 
 INSTALLED = ("site-packages", "dist-packages")  # folders whose modules do not belong together

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from lengthwise.class_versions import defined_in, shortened
 from lengthwise.cli import main
 from lengthwise.cli.app import COMMANDS
 from lengthwise.cli.export import COMMANDS as EXPORTS
@@ -20,6 +19,7 @@ from lengthwise.plugins import PluginError, error_in_user_file, load_plugins, lo
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
+from lengthwise.user_classes import defined_in, shortened
 
 Call = Callable[..., Any]
 

@@ -7,8 +7,8 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, Self, Unpack, get_args, get_origin
 
-from lengthwise.class_versions import is_builtin_class, require_complete
 from lengthwise.config.class_settings import annotation, context_of, settings_of
+from lengthwise.user_classes import is_builtin_class, require_complete
 from lengthwise.values import ArgumentError, ConfigError, near_miss, require_bool, require_known, shown
 
 

@@ -7,7 +7,6 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
-from lengthwise.class_versions import require_attributes, require_complete, source_location
 from lengthwise.config.class_settings import annotation, from_context, settings_of, shown_settings
 from lengthwise.config.layers import (
     LAYER_TYPES,
@@ -22,6 +21,7 @@ from lengthwise.config.layers import (
     split_layers,
     with_colon,
 )
+from lengthwise.user_classes import require_attributes, require_complete, source_location
 from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known, unlisted
 from lengthwise.versions import class_version
 

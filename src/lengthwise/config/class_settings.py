@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.class_versions import source_location
+from lengthwise.user_classes import source_location
 from lengthwise.values import ConfigError, join_names
 
 

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from lengthwise.attention import Mask, plan, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers, GatedDistanceBias, KeyBias, RelativeKeyBias
 from lengthwise.span import Span
+from lengthwise.user_classes import is_builtin_class
 
 # Reference values are part of the tests, so an installed package does not have them.
 FOLDER = Path(__file__).parents[3] / "tests" / "vectors"

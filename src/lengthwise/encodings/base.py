@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
 from lengthwise.config import ConfigError, settings_of, shown_settings
 from lengthwise.config.class_settings import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedSizes
@@ -20,6 +19,7 @@ from lengthwise.encodings.arguments import require_positive as require_positive
 from lengthwise.encodings.arguments import require_positive_int as require_positive_int
 from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
+from lengthwise.user_classes import is_builtin_class, source_location, wrong_return
 
 
 class PositionEncoding(CheckedSizes, nn.Module):

@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import (
     AttentionModifiers,
@@ -27,6 +26,7 @@ from lengthwise.forms import (
     Term,
 )
 from lengthwise.span import Span
+from lengthwise.user_classes import wrong_return
 from lengthwise.values import ConfigError
 
 _FORMS: dict[str, tuple[type, ...]] = {

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation.questions import encodings_of
 from lengthwise.forms import AttentionModifiers
@@ -16,6 +15,7 @@ from lengthwise.machine_memory import machine_memory
 from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.span import Span
 from lengthwise.tasks.base import Task, generator
+from lengthwise.user_classes import is_builtin_class
 
 ALWAYS_FITS = 65_536  # token slots of an example for which nothing is estimated, so that usual lengths take no time
 MOST_WITH_TABLES = (

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.config import Choice, ConfigError, EvaluationConfig
 from lengthwise.evaluation.decoding import answer_details, decodable, greedy_decode
 from lengthwise.evaluation.questions import Shift, check_supported, evaluation_question, num_examples, prompt_length
@@ -30,6 +29,7 @@ from lengthwise.tasks.pooled import PooledTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.ranks import ALONE, Ranks
+from lengthwise.user_classes import wrong_return
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
 MIN_PART = 1024  # token slots of a part of an example; shorter ones would take longer and save little memory

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import described, source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import METRICS
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, Task
+from lengthwise.user_classes import described, source_location, wrong_return
 
 Curve = dict[int, float]  # mean score by length, without lengths at which the baseline makes no prediction
 

@@ -6,7 +6,6 @@ Encodings do not depend on the scheme, so every scheme with one axis works with 
 
 from typing import Any
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.config import Choice, Registry
 from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
@@ -17,6 +16,7 @@ from lengthwise.positions.multimodal import following_positions, multimodal_posi
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
+from lengthwise.user_classes import wrong_return
 
 POSITION_SCHEMES = Registry(
     "position scheme", (Consecutive, Randomized, Shift, Skip, Digits, Coupled, Grid), plural="positions"

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.config import CheckedArguments, ConfigError
+from lengthwise.user_classes import wrong_return
 from lengthwise.values import require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it

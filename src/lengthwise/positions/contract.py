@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import is_builtin_class, source_location
 from lengthwise.config import ConfigError
 from lengthwise.positions.base import PositionScheme
+from lengthwise.user_classes import is_builtin_class, source_location
 
 ROWS = 2
 

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from lengthwise.class_versions import shortened
 from lengthwise.store.checks import require_key
 from lengthwise.store.errors import BadFolder, StoreError
+from lengthwise.user_classes import shortened
 from lengthwise.values import RESULTS, WEIGHTS, is_remote, require_no_address
 
 ID_FILE = "results-id"

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any
 
 from lengthwise.analysis.protocol import canonical
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, ExecutorConfig, Local, Run
 from lengthwise.machine_memory import is_cpu
 from lengthwise.plugins import loaded_plugins
@@ -30,6 +29,7 @@ from lengthwise.studies.worker import STOP_SIGNALS, Spec
 from lengthwise.trackers import Tracker, require_usable
 from lengthwise.training import check_step
 from lengthwise.training.numerics import torch_threads
+from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import is_remote, require_results
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled

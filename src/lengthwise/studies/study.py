@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lengthwise.class_versions import defined_in
 from lengthwise.config import (
     Choice,
     ConfigError,
@@ -31,6 +30,7 @@ from lengthwise.studies.stages import require_runs, require_stage_function, step
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
 from lengthwise.training import check_training
+from lengthwise.user_classes import defined_in
 
 MAX_RUNS = 10_000
 """The maximal number of runs of one study, because each progress update reads all of them."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.machine_memory import limited_to_machine
@@ -45,6 +44,7 @@ from lengthwise.trackers import Tracker
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import deleted
 from lengthwise.training.numerics import use_process
+from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import WEIGHTS
 
 # Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.

@@ -12,12 +12,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import CheckedArguments, ConfigError, Registry, annotation, near_miss, settings_of
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
 from lengthwise.tasks.coupling import Coupling
+from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import cast
 
 SPLITS = ("train", "test")

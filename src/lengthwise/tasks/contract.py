@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.pairs import NO_WORD, require_pairs
 from lengthwise.tasks.sequences import SequenceTask
+from lengthwise.user_classes import is_builtin_class, source_location, wrong_return
 
 CHECKED_EXAMPLES = 4
 

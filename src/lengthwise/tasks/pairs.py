@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.tasks.splits import HELD_OUT, hash_words, is_test_hash
+from lengthwise.user_classes import wrong_return
 
 NO_WORD = -1  # an entry of a row without a word: padding at its end, or a gap that `pack` closes
 CHUNK = 640  # drawn questions are built and hashed this many at a time, so that they fit into a CPU cache

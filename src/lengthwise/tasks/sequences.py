@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
+from lengthwise.user_classes import source_location, wrong_return
 
 ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
 MOST_OF_A_FINITE_SET = 2**22  # questions of one length; more would not fit into memory with their answers

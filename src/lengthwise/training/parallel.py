@@ -9,9 +9,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.models import Model
 from lengthwise.training.ranks import ALONE, Ranks
+from lengthwise.user_classes import is_builtin_class
 
 
 @dataclass(frozen=True, kw_only=True)

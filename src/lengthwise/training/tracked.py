@@ -8,10 +8,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import tracked_of
 from lengthwise.models import Decoder, Model
+from lengthwise.user_classes import wrong_return
 
 MAX_ENTRIES = 64  # recorded entries of each head, evenly spaced
 MAX_NUMBERS = 20_000  # recorded in a run, approximate; more numbers per row mean fewer rows

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.class_versions import is_builtin_class
 from lengthwise.cli.inspect.pictures import pictures
 from lengthwise.cli.options import Integer
 from lengthwise.cli.printing import own_docstring, print_json, stdout
 from lengthwise.config import Choice, annotation, choose, settings_of
+from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import ConfigError, parse_value, require_known
 
 WIDTH = 80

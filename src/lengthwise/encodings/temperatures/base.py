@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.class_versions import wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, QueryGain, table_dtype
 from lengthwise.span import Span
+from lengthwise.user_classes import wrong_return
 
 
 class Temperature(PositionEncoding):
