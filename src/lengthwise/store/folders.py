@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from lengthwise.class_versions import shortened
-from lengthwise.store.checks import require_key
+from lengthwise.store.cells import require_key
 from lengthwise.store.errors import BadFolder, StoreError
 from lengthwise.values import RESULTS, WEIGHTS, is_remote, require_no_address
 
