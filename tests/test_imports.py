@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
 # A part may import the parts of earlier rows; parts in one row do not know each other. `probes` is the list of probes with their
-# classes and questions. The other modules of a probe's folder are parts of their own: `probes.answer`, `probes.summary` and
+# classes and questions. The other modules of a probe's folder are parts of their own: `probes.summary` and
 # `probes.section` by name, and all others are `probes.measure`.
 ORDER = [
     {
@@ -23,6 +23,7 @@ ORDER = [
         "torchrun",
         "transformers_versions",
     },
+    {"validation"},
     {"user_classes", "metrics", "new_folder"},
     {"versions"},
     {"config"},
@@ -38,7 +39,7 @@ ORDER = [
     {"evaluation"},
     {"probes.measure"},
     {"store"},
-    {"probes.answer", "analysis"},
+    {"analysis"},
     {"probes.summary"},
     {"report"},
     {"probes.section", "trackers"},
@@ -51,6 +52,7 @@ ORDER = [
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
+    "validation",
     "values",
     "torchrun",
     "cache_folder",
@@ -66,7 +68,6 @@ WITHOUT_TORCH = {
     "downstream",
     "probes",
     "store",
-    "probes.answer",
     "analysis",
     "probes.summary",
     "report",
@@ -90,7 +91,7 @@ def part_of_module(names: Sequence[str]) -> str:
     """The part of a module, given by its names below `lengthwise`."""
     if names[0] != "probes" or len(names) < 3 or names[2] == "__init__":
         return "probes.measure" if names[:2] == ["probes", "measuring"] else names[0]
-    return f"probes.{names[2]}" if names[2] in ("answer", "summary", "section") else "probes.measure"
+    return f"probes.{names[2]}" if names[2] in ("summary", "section") else "probes.measure"
 
 
 def imported(path: Path) -> set[str]:
@@ -159,7 +160,6 @@ def test_parts_of_probes() -> None:
     names = {
         "base.py": "probes",
         "recency/__init__.py": "probes",
-        "recency/answer.py": "probes.answer",
         "recency/summary.py": "probes.summary",
         "recency/section.py": "probes.section",
         "recency/measure.py": "probes.measure",
@@ -196,7 +196,7 @@ def test_each_import_by_itself_loads_no_torch(module: str) -> None:
 
 def test_summaries_and_sections_of_probes_load_no_torch() -> None:
     """All in one process, because a report loads them together."""
-    parts = ("probes.answer", "probes.summary", "probes.section")
+    parts = ("probes.summary", "probes.section")
     files = [file.relative_to(SOURCE).with_suffix("") for file in FILES if part_of(file) in parts]
     assert len(files) >= 13
     modules = ", ".join(f"lengthwise.{'.'.join(file.parts)}" for file in files)
@@ -209,7 +209,7 @@ def test_the_list_of_probes_loads_nothing_else() -> None:
     code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
-    assert loaded == {"probes", "config", "user_classes", "versions", "values"}, ran.stderr
+    assert loaded == {"probes", "config", "user_classes", "validation", "values", "versions"}, ran.stderr
 
 
 def test_touching_an_encoding_loads_torch() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, near_miss, settings_of
 from lengthwise.encodings import NoPE
-from lengthwise.values import cast, parse_value, unlisted
+from lengthwise.validation import parse_value, validated
+from lengthwise.values import unlisted
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()))
@@ -32,7 +33,7 @@ def test_a_value_typed_in_is_the_value(value):
 )
 def test_nothing_bends_in_silence(value, wanted):
     with pytest.raises(ConfigError):
-        cast(value, wanted, "x")
+        validated(value, wanted, "x")
 
 
 def test_near_miss_is_silent_when_nothing_is_near():
@@ -52,7 +53,7 @@ def test_near_miss_is_silent_when_nothing_is_near():
 )
 def test_a_type_is_said_as_it_is_written(wanted, says):
     with pytest.raises(ConfigError, match=rf"^X\.y {says}, got 1\.5 \(float\)$"):
-        cast(1.5, wanted, "X.y")
+        validated(1.5, wanted, "X.y")
 
 
 @pytest.mark.parametrize(

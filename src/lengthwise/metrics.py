@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from lengthwise.values import ConfigError, cast
+from lengthwise.validation import validated
+from lengthwise.values import ConfigError
 
 Better = Literal["higher", "lower"]
 
@@ -34,7 +35,7 @@ class Metric:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            object.__setattr__(self, f.name, cast(getattr(self, f.name), f.type, f"Metric.{f.name}"))
+            object.__setattr__(self, f.name, validated(getattr(self, f.name), f.type, f"Metric.{f.name}"))
         if not self.name.strip():
             raise ConfigError("Metric.name must not be empty")
         if self.share and (self.low, self.high) != (None, None):

@@ -1,16 +1,11 @@
-"""Values of settings: strict conversion to declared types, and error messages for invalid values and unknown names."""
+"""Error messages for invalid values of settings and unknown names, and what is an address."""
 
-import contextlib
 import difflib
-import json
-import math
 import os
 import re
-import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, Literal
 
 
 class ConfigError(ValueError):
@@ -203,80 +198,6 @@ def require_bool(owner: str, **values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{owner}: {name} must be true or false, got {shown(value)}")
-
-
-def cast(value: Any, expected: Any, name: str) -> Any:
-    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other type."""
-    origin, args = typing.get_origin(expected), typing.get_args(expected)
-    if expected is Any:
-        return value
-    if origin is Literal:
-        if value not in args or type(value) not in {type(a) for a in args}:
-            near = near_miss(value, [a for a in args if isinstance(a, str)]) if isinstance(value, str) else ""
-            raise ConfigError(f"{name} must be one of {', '.join(map(repr, args))}, got {shown(value)}{near}")
-        return value
-    if origin in (typing.Union, types.UnionType):
-        for option in args:
-            try:
-                return cast(value, option, name)
-            except ConfigError:
-                continue
-    elif origin is tuple and isinstance(value, (list, tuple)):
-        kinds = args[:1] * len(value) if args[-1] is Ellipsis else args
-        if len(kinds) == len(value):
-            return tuple(cast(v, k, f"{name}[{n}]") for n, (v, k) in enumerate(zip(value, kinds, strict=True)))
-    elif origin is dict:
-        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-            return {key: cast(v, args[1], f"{name}[{key!r}]") for key, v in value.items()}
-    elif expected is type(None):
-        if value is None:
-            return None
-    elif expected is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            number = float(value) + 0.0  # turns -0.0 into 0.0, so that equal values have equal hashes
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise ConfigError(f"{name} must be a finite number, got {shown(value)}")
-        return number
-    elif isinstance(expected, type) and isinstance(value, expected) and (expected, type(value)) != (int, bool):
-        return value
-    raise ConfigError(f"{name} must be {_type_name(expected)}, got {shown(value)} ({type(value).__name__})")
-
-
-def _type_name(kind: Any) -> str:
-    """Return the name of a type for messages: `int or None`, `tuple of int`, `'a' or 'b'`."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is Literal:
-        return " or ".join(map(repr, args))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(_type_name, args))
-    if origin is tuple:
-        parts = [_type_name(arg) for arg in args if arg is not Ellipsis]
-        return f"tuple of {parts[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(parts)})"
-    if origin is dict:
-        return f"dict of {_type_name(args[1])}"
-    if kind is bool:
-        return "true or false"
-    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
-
-
-def parse_value(text: str, expected: Any, name: str) -> Any:
-    """Return a value from the command line as the type of its setting."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
-    try:
-        return cast(value, expected, name)
-    except ConfigError as error:
-        with contextlib.suppress(ConfigError):
-            return cast(text, expected, name)
-        if re.search(r"\s\w+=", text):
-            raise ConfigError(f"{error}; separate settings with commas, without spaces") from None
-        if "tuple" in _type_name(expected):
-            raise ConfigError(f"{error}; write a tuple with square brackets, as in [1,2]") from None
-        raise
 
 
 def json_problem(error: ValueError | RecursionError) -> str:

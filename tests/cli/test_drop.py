@@ -95,24 +95,6 @@ def test_drop_deletes_nothing_outside_of_the_results(here: Call, finished: Path,
             shutil.rmtree(again)
 
 
-def test_a_finished_run_that_cannot_be_read_stays_without_finished(here: Call, finished: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    shutil.copytree(finished, results)
-    with open_results(results) as store:
-        key = store.runs("tiny")[0].key
-    with sqlite3.connect(results / "results.db") as other:
-        other.execute("UPDATE runs SET facts = '[]' WHERE key = ?", (key,))
-    other.close()
-    ran = here("drop", "--study", "tiny", "--results", results)
-    assert ran.code == 0
-    assert f"kept {key}: it could not be read, so it may be finished; add --finished to delete it" in ran.out
-    assert (results / "runs" / key / "weights.safetensors").is_file()
-    ran = here("drop", "--study", "tiny", "--finished", "--results", results)
-    assert f"deleted {key}: it could not be read" in ran.out
-    assert "deleted study tiny" in ran.out
-    assert not (results / "runs" / key).exists()
-
-
 def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path) -> None:
     """A link is refused before anything is dropped, and in a study it keeps its own run alone."""
     results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,16 +57,6 @@ def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path:
         f"1 run belongs to no study and is not shown; `lengthwise list runs --results {results}` lists every run"
         in " ".join(ran.out.split())
     )
-
-
-@pytest.mark.parametrize("mean", [1.5, -0.5, 1e99])
-def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, compared: Path, mean: float) -> None:
-    with sqlite3.connect(compared / "results.db") as database:
-        database.execute("update scores set mean = ? where length = 6", [mean])
-    ran = here("report", "--results", compared)
-    assert ran.code == 0
-    assert "left out the score of run " in ran.err
-    assert f"at length 6, whose exact match is {mean:g}; it must lie in 0 ... 1" in ran.err
 
 
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -580,12 +580,8 @@ from lengthwise.tasks.base import Baseline
 class Infinite(Copy):
     def baselines(self):
         return (Baseline(name="worst", scores=lambda batch, lengths: torch.full((len(batch), len(lengths)), math.inf)),)
-
-class Talkative(Copy):
-    def provenance(self):
-        return {"examples_possible": 10**30}
 """
-    study = STUDY.replace("ENCODINGS", '["nope"]').replace('["copy"]', '[Infinite, Talkative, "copy"]')
+    study = STUDY.replace("ENCODINGS", '["nope"]').replace('["copy"]', '[Infinite, "copy"]')
     (own / "study.py").write_text("import torch\n" + tasks + study)
     ran = here("run", "study.py", "--results", "results", "--on", "inline")
     assert ran.code == 1, ran.err
@@ -593,9 +589,8 @@ class Talkative(Copy):
         "the baseline 'worst' of Infinite must have finite scores from 0 to 1, the limits of its metric, or return None"
         in ran.err
     )
-    assert "cannot be stored, whose facts has a whole number of more than 64 bits" in ran.err
     with open_store("results", create=False) as store:
-        assert [run.status for run in store.runs("mine")] == ["failed", "failed", "done"]
+        assert [run.status for run in store.runs("mine")] == ["failed", "done"]
 
 
 def test_an_interrupt_is_no_error_of_a_plug_in(own: Path) -> None:

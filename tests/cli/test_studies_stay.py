@@ -1,13 +1,9 @@
 """What leaves a study says so, what differs stays beside it, and rows that cannot be read are made anew."""
 
 import json
-import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from lengthwise.store import open_results
 
 Call = Callable[..., Any]
 
@@ -16,30 +12,6 @@ SMALL = ["--d-model", "16", "--num-layers", "1", "--num-heads", "2", "--batch-si
 
 
 BASE = ["rope", "alibi", "--task", "copy", "--train-length", "4"]
-
-
-def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Path, tmp_path: Path) -> None:
-    shutil.copytree(finished.parent, tmp_path / "copy")
-    results, study = tmp_path / "copy" / "results", tmp_path / "copy" / "tiny.py"
-    with open_results(results) as store:
-        first, second = store.runs("tiny")
-        before = {(s.key, s.length): s.mean for s in store.scores([first.key, second.key])}
-    with sqlite3.connect(results / "results.db") as other:
-        other.execute("UPDATE runs SET claims = 'many', facts = '[]' WHERE key = ?", (first.key,))
-        other.execute("UPDATE scores SET mean = 'high' WHERE key = ? AND length = 8", (second.key,))
-    other.close()
-    listed = here("list", "runs", "--results", results)
-    assert listed.code == 0
-    assert listed.err.count("\n") == 1
-    assert listed.err.startswith(f"lengthwise: runs: skipped the row '{first.key}', whose claims is text")
-    ran = here("run", study, "--results", results, "--on", "inline")
-    assert ran.code == 0, ran.err
-    assert f"runs: the row '{first.key}' could not be read, and the run starts from the beginning" in ran.err
-    assert "could not be read and was removed" in ran.err
-    with open_results(results) as store:
-        assert [run.status for run in store.runs("tiny")] == ["done", "done"]
-        assert {(s.key, s.length): s.mean for s in store.scores([first.key, second.key])} == before
-    assert "left out" not in here("list", "runs", "--results", results).err
 
 
 def test_a_text_that_changed_is_named(here: Call, tmp_path: Path) -> None:

@@ -381,7 +381,7 @@ def test_a_training_without_memory_says_what_to_do(
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"format": 1, "plan": 3}', "\0", "[" * 100_000])
 def test_a_file_that_is_no_report_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "retention.json").write_text(content)
-    with pytest.raises(ConfigError, match="is not a report of lengthwise extend"):
+    with pytest.raises(ConfigError, match="is not a file of lengthwise extend"):
         read(tmp_path / "retention.json")
 
 

@@ -289,7 +289,7 @@ def test_an_untested_version_of_transformers_has_one_warning(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data["units"][0].update(scores=[float("nan")]), "numbers must be finite"),
+        (lambda data: data["units"][0].update(scores=[float("nan")]), "must be a finite number"),
         (lambda data: data["units"][1].update(scores=[0.5]), "must be 0 or 1"),
         (lambda data: data["units"][0].update(length=300), "is not part of the plan"),
         (lambda data: data["units"].append(data["units"][0]), "must differ"),

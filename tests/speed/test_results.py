@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from lengthwise.config import ConfigError
 from lengthwise.speed.plan import Question
-from lengthwise.speed.results import MAX_BYTES, Cell, read
+from lengthwise.speed.results import read
 from lengthwise.speed.summary import Ratio, interval_rank, median_ratio, ratio_of
 from tests.speed.measurements import results
 
@@ -56,7 +55,7 @@ def test_few_rounds_have_no_interval() -> None:
     assert median_ratio([]) is None
 
 
-# ---- hostile files ------------------------------------------------------------------------------------------------
+# ---- damaged files ------------------------------------------------------------------------------------------------
 
 
 def changed(*path: Any, value: Any) -> str:
@@ -69,22 +68,17 @@ def changed(*path: Any, value: Any) -> str:
 
 
 CELL = json.loads(results(1).to_json("cells"))["cells"][1]
-HOSTILE = {
+DAMAGED = {
     "empty": ("", "not JSON"),
     "list": ("[1]", "must be an object"),
     "broken": ("{", "not JSON"),
-    "deep": ("[" * 100_000, "nested too deeply"),
-    "deep settings": (changed("cells", 1, "settings", value=json.loads("[" * 30 + "]" * 30)), "20 deep"),
-    "deep in settings": (changed("cells", 1, "settings", "x", value=json.loads("[" * 30 + "]" * 30)), "20 deep"),
-    "not a number": (changed("cells", 1, "forward", value=[math.nan] * 12), "must be finite, got NaN"),
+    "not a number": (changed("cells", 1, "forward", value=[math.nan] * 12), "finite number"),
     "infinite": (results(1).to_json("cells").replace('"forward": [', '"forward": [1e999, ', 1), "finite number"),
-    "huge": (results(1).to_json("cells").replace('"forward": [', f'"forward": [{"9" * 5000}, ', 1), "not JSON"),
-    "twice": (results(1).to_json("cells").replace('"format": 1', '"format": 1, "format": 1'), "same name twice"),
     "format": (changed("format", value=2), "format must be 1, got 2"),
     "unknown": (changed("spede", value=2), "no setting 'spede'"),
     "unknown in a cell": (changed("cells", 0, "forwards", value=[]), "did you mean 'forward'?"),
     "unknown in the question": (changed("question", "lenghts", value=[]), "did you mean 'lengths'?"),
-    "missing": (json.dumps({"format": 1, "cells": []}), "missing 2 required"),
+    "missing": (json.dumps({"format": 1, "cells": []}), "needs the setting 'question'"),
     "no times": (changed("cells", 1, "forward", value=[]), "a time of both kinds"),
     "text": (changed("cells", 1, "forward", value=["1"] * 12), "must be float"),
     "negative": (changed("cells", 1, "forward", value=[-1.0] * 12), "more than 0 seconds"),
@@ -95,29 +89,24 @@ HOSTILE = {
     "other rounds": (changed("cells", 1, value=CELL | {"forward": [1] * 11, "training": [1] * 11}), "as many times as NoPE"),
     "no baseline": (changed("cells", 0, "encoding", value="Other"), "as many times as NoPE"),
     "repeated": (changed("cells", 1, "encoding", value="NoPE"), "differ in encoding or length"),
-    "another length": (changed("cells", 1, "length", value=77), "not one of the question's lengths"),
     "length 0": (changed("cells", 1, "length", value=0), "length must be at least 1"),
-    "memory": (changed("cells", 1, "memory_bytes", value=-1), "memory_bytes must be at least 0"),
     "true": (changed("cells", 1, "memory_bytes", value=True), "int or None"),
-    "cells": (changed("cells", value=3), "Results.cells must be a list of Cell, got 3"),
+    "cells": (changed("cells", value=3), "Results.cells must be tuple of Cell, got 3"),
     "cell": (changed("cells", value=[3]), "Cell must be an object"),
-    "question": (changed("question", value=[]), "Question must be an object"),
-    "long": (changed("cells", 1, "refusal", value="x" * 30_000), "at most 20,000 characters"),
-    "long device": (changed("origin", "device", value="x" * 3_000), "at most 1,000 characters"),
-    "many cores": (changed("origin", "cores", value=10**100), "cores must be from 1"),
+    "question": (changed("question", value=[]), "Results.question must be Question, got []"),
     "clock": (changed("origin", "clock", value="sundial"), "must be one of 'CPU time'"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_one_line(tmp_path: Path, name: str) -> None:
-    content, words = HOSTILE[name]
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_one_line(tmp_path: Path, name: str) -> None:
+    content, words = DAMAGED[name]
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(ConfigError) as raised:
         read(tmp_path / "a.json")
     text = str(raised.value)
     assert words in text
-    assert text.startswith(f"{tmp_path / 'a.json'} is not a file of lengthwise bench: ")
+    assert text.startswith(f"{tmp_path / 'a.json'} is not a file of lengthwise bench --output: ")
     assert "\n" not in text and len(text) < 700
 
 
@@ -127,11 +116,8 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
         read(tmp_path / "a.json")
 
 
-def test_large_files_folders_and_pipes_are_not_read(tmp_path: Path) -> None:
-    with open(tmp_path / "large.json", "wb") as file:
-        file.truncate(MAX_BYTES + 1)
-    os.mkfifo(tmp_path / "pipe")
-    for name, words in (("large.json", "more than"), (".", "cannot be read"), ("pipe", "regular"), ("none", "No such")):
+def test_folders_and_missing_files_are_one_line(tmp_path: Path) -> None:
+    for name, words in ((".", "cannot be read"), ("none", "No such")):
         with pytest.raises(ConfigError, match=words):
             read(tmp_path / name)
 
@@ -159,8 +145,3 @@ def test_a_wrong_question_is_refused(settings: dict[str, Any], words: str) -> No
 def test_a_batch_has_at_least_one_sequence() -> None:
     question = Question(encodings=(), batch_tokens=1000)
     assert [question.batch(n) for n in (100, 256, 2048)] == [10, 3, 1]
-
-
-def test_a_cell_names_its_encoding() -> None:
-    with pytest.raises(ConfigError, match="encoding at least 1"):
-        Cell(encoding=" ", length=1, batch=1)

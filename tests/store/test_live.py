@@ -1,12 +1,8 @@
 """The queries for live pages: they agree with those that read whole rows."""
 
-import sqlite3
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from lengthwise.store import Store, StoreWarning, open_results
+from lengthwise.store import Store
 
 from .test_store_studies import finish
 
@@ -56,22 +52,6 @@ def test_means_at_some_lengths(store: Store, make: Any) -> None:
     assert set(found) == {(FIRST, 8)}
     assert sorted(found[FIRST, 8]) == sorted(by_length[8])
     assert len(by_length[8]) == 2
-
-
-def test_damaged_scores_are_skipped(tmp_path: Path, make: Any) -> None:
-    """Their rows are named by the columns that were read, which are not all of the primary key."""
-    with open_results(tmp_path) as store:
-        fill(store, make)
-        with sqlite3.connect(tmp_path / "results.db") as connection:
-            connection.execute("UPDATE scores SET mean = 'x' WHERE length = 8")
-            connection.execute("UPDATE scores SET length = 'x' WHERE length = 16")
-        connection.close()
-        with pytest.warns(
-            StoreWarning, match=rf"scores: skipped the row '{FIRST}', whose mean is text instead of a number"
-        ):
-            assert store.means([FIRST], [8]) == {}
-        with pytest.warns(StoreWarning, match="scores: skipped a row, whose length is text instead of a whole number"):
-            assert store.score_lengths([FIRST]) == [8]
 
 
 def test_the_fingerprint_changes_with_the_rows(store: Store, make: Any) -> None:

@@ -20,10 +20,10 @@ TABLES = [
 
 @pytest.mark.parametrize(("table", "row"), TABLES, ids=[row.__name__ for _, row in TABLES])
 def test_a_table_has_the_columns_of_its_rows(table: Table, row: type) -> None:
-    names = [cell.column or member for member, (_, cell) in cells(row).items()]
+    names = [stored.cell.column or member for member, stored in cells(row).items()]
     assert [c.name for c in table.c if c.name in names] == names
     assert {c.name for c in table.c} - set(names) <= {"handed_out", "position", "key"}
-    assert all(table.c[name].info["check"] for name in names)
+    assert all(table.c[name].info["type"] for name in names)
 
 
 def test_types_and_nulls_follow_from_the_members() -> None:

@@ -72,11 +72,5 @@ def test_a_report_is_of_one_moment(store: Store, meddle: Callable[[], None], mon
 
 def test_an_export_is_of_one_moment(store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = repr(columns.score_columns(store, "s"))
-    possible_scores = columns.possible_scores
-
-    def meddle_before(now: Store, runs: Any) -> Any:
-        meddle()
-        return possible_scores(now, runs)
-
-    monkeypatch.setattr(columns, "possible_scores", meddle_before)
+    monkeypatch.setattr(Store, "runs", after(Store.runs, meddle))
     assert repr(columns.score_columns(store, "s")) == expected

@@ -1,8 +1,6 @@
 """Turn rows of the store into findings."""
 
 import dataclasses
-import math
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,7 +35,6 @@ from lengthwise.analysis.reading import reading
 from lengthwise.analysis.training_curves import points_of_each, training_curves
 from lengthwise.metrics import Metric, stored_metric
 from lengthwise.probes import PROBES, StoredAnswers
-from lengthwise.store import StoreWarning
 from lengthwise.store.rows import Texts
 
 RATE = "training.learning_rate"
@@ -63,15 +60,9 @@ def findings(store: "Store", study: str | None = None) -> Findings:
         probes = now.probes(keys)
         others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
         compared = [run for run in now.runs() if run.key in others] if others else []
-        scores = possible_scores(now, runs)
+        scores = now.scores(keys)
         curves = now.curves(keys, points_of_each(len(keys)))
     return dataclasses.replace(from_rows(studies, runs, scores, probes, compared, listed, curves), unlisted=unlisted)
-
-
-def possible_scores(store: "Store", runs: Sequence["RunRow"]) -> list["ScoreRow"]:
-    """Return the stored scores of these runs that lie within the limits of their metrics. Warn about the others."""
-    metrics = {run.key: metric_of(run) for run in runs}
-    return [score for score in store.scores(metrics) if is_possible(score, metrics[score.key])]
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -87,20 +78,6 @@ def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, fl
 def metric_of(run: "RunRow") -> Metric:
     """Return the metric of a stored run."""
     return stored_metric(run.metric, run.better, run.facts)
-
-
-def is_possible(score: "ScoreRow", metric: Metric) -> bool:
-    """Whether a score lies within the limits of its metric; if not, warn that it is left out. A database may be anybody's."""
-    low, high = metric.limits or (-math.inf, math.inf)
-    if not (score.mean < low or score.mean > high):  # a NaN is a score that there is not
-        return True
-    warnings.warn(
-        f"scores: left out the score of run {score.key} at length {score.length}, whose {score.metric} is {score.mean:g}; it must "
-        f"lie in {low:g} ... {high:g}",
-        StoreWarning,
-        stacklevel=2,
-    )
-    return False
 
 
 def from_rows(

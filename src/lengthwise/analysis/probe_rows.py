@@ -1,8 +1,7 @@
 """Group the stored rows of probes: what may be averaged, by encoding, and where the numbers come from."""
 
 import math
-import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from lengthwise.analysis.differences import flat
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.protocol import canonical
-from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow
@@ -64,11 +62,11 @@ def summary_fields(
 
 
 def by_question(rows: Iterable["ProbeRow"], without: Sequence[str] = ()) -> list[list["ProbeRow"]]:
-    """Group the rows by what was asked, whatever the members `without` are. Each group has results of one shape."""
+    """Group the rows by what was asked, whatever the members `without` are."""
     groups: dict[str, list[ProbeRow]] = defaultdict(list)
     for row in rows:
         groups[canonical({name: value for name, value in row.asked.items() if name not in without})].append(row)
-    return [of_one_shape(group) for group in groups.values()]
+    return list(groups.values())
 
 
 def at_common_lengths(rows: Rows) -> list[list["ProbeRow"]]:
@@ -87,30 +85,6 @@ def at_common_lengths(rows: Rows) -> list[list["ProbeRow"]]:
         return [[row for row in rows if row.asked["length"] in common]]
     parts = dict.fromkeys(map(frozenset, asked.values()))
     return [[row for row in rows if asked[who(row)] == part] for part in parts]
-
-
-def of_one_shape(rows: Rows) -> list["ProbeRow"]:
-    """Return the rows whose result has the most common shape, and warn about the others.
-
-    Results with other numbers of layers, heads or positions cannot be averaged, and runs of the same task and model have none.
-    """
-    shapes = [_shape(row.result) for row in rows]
-    usual = Counter(shapes).most_common(1)[0][0]
-    for row, shape in zip(rows, shapes, strict=True):
-        if shape != usual:
-            line = f"probes: skipped the row {row.key!r}, whose result has another shape than those of the other runs"
-            warnings.warn(StoreWarning(line), stacklevel=2)
-    return [row for row, shape in zip(rows, shapes, strict=True) if shape == usual]
-
-
-def _shape(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{name}:{_shape(value[name])}' for name in sorted(value))}}}"
-    if isinstance(value, list) and value and isinstance(value[0], Mapping):
-        return f"[{','.join(map(_shape, value))}]"
-    if isinstance(value, list):
-        return f"[{len(value)}{_shape(value[0]) if value else ''}]"
-    return ""
 
 
 def runs_by_label(rows: Rows, labels: Mapping[str, str]) -> dict[str, list[list["ProbeRow"]]]:

@@ -56,8 +56,8 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
     """Raise `StoreError` if no run was deleted because all runs are finished."""
     from lengthwise.store import StoreError
 
-    deleted = dropped.runs or dropped.unreadable or dropped.studies
-    if not (deleted or dropped.unknown or dropped.stuck) and all(run.finished is not None for run, _ in dropped.kept):
+    deleted = dropped.runs or dropped.studies
+    if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.kept):
         raise StoreError(
             f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; add "
             "--finished to delete them"
@@ -67,10 +67,6 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
 def _print(dropped: "Dropped", study: str | None) -> None:
     for run in dropped.runs:
         print(f"deleted {description(run)}: {run.status}")
-    for key in dropped.unreadable:
-        print(f"deleted {one_line(key)}: it could not be read")
-    for key in dropped.unknown:
-        print(f"kept {one_line(key)}: it could not be read, so it may be finished; add --finished to delete it")
     for run, reason in dropped.kept:
         print(f"kept {description(run)}: {one_line(reason)}")
     for key, reason in dropped.stuck:

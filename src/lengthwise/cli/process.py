@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from lengthwise.cli.other_rank import other_rank
 
         other_rank(launch, lambda: _run(arguments))
-    with _recorded_signals() as interrupts, _store_warnings_printed():
+    with _recorded_signals() as interrupts:
         if launch is None:
             return _exit_code(arguments, interrupts)
         from lengthwise.cli.other_rank import first_rank
@@ -127,25 +126,6 @@ def _exit_after_timeout(finished: threading.Event, interrupt: KeyboardInterrupt)
     """End the process if the exception was swallowed, as imports of torch sometimes do: SIGTERM is sent only once."""
     if not finished.wait(SHUTDOWN_SECONDS):
         os._exit(_report_interrupt(interrupt))
-
-
-@contextmanager
-def _store_warnings_printed() -> Iterator[None]:
-    """Print each `StoreWarning` (a database row that could not be read) once, as one line on stderr."""
-    printed: set[str] = set()
-    with warnings.catch_warnings():
-        default = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *location: Any, **options: Any) -> None:
-            if category.__name__ != "StoreWarning" or category.__module__ != "lengthwise.store.errors":
-                default(message, category, *location, **options)
-            elif (line := str(message)) not in printed:
-                printed.add(line)
-                print(f"lengthwise: {line}", file=sys.stderr)  # the text is ASCII without control characters
-
-        warnings.showwarning = show
-        warnings.filterwarnings("always", module=r"lengthwise\.store\.")
-        yield
 
 
 def _run(arguments: list[str]) -> int:

@@ -4,32 +4,28 @@ import dataclasses
 import json
 import typing
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
 
-from lengthwise.config.choice_data import choice_from_data
+from pydantic import ConfigDict
+
 from lengthwise.config.choices import Choice
-from lengthwise.values import ConfigError, cast, require_known
+from lengthwise.validation import STRICT, from_json, validated
+from lengthwise.values import ConfigError
 
 C = typing.TypeVar("C", bound="Config")
 
 
 class Config:
-    """Base class of the configurations. Every field is checked against its declared type at construction."""
+    """Base class of the configurations, which are dataclasses. Every field is checked against its declared type."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, where, kind = getattr(self, f.name), f"{type(self).__name__}.{f.name}", f.metadata.get("kind")
-            if isinstance(value, Choice) and kind and value.kind != kind:
-                raise ConfigError(f"{where} must be of kind {kind}, got the {value.kind} {value.name}")
-            if not isinstance(value, (Choice, Config)):
-                if kind and value is not None:
-                    raise ConfigError(
-                        f"{where} must be a choice of the kind {kind}, got {value!r}; write choose(CLASS, ...)"
-                    )
-                object.__setattr__(self, f.name, cast(value, hints[f.name], where))
-            elif not isinstance(value, hints[f.name]):
-                raise ConfigError(f"{where} must be of type {hints[f.name].__name__}, got {value!r}")
+        declared: Any = type(self)
+        for name, hint in _types(declared).items():
+            object.__setattr__(self, name, validated(getattr(self, name), hint, f"{declared.__name__}.{name}"))
 
     def set_defaults(self, **values: Any) -> None:
         """Set fields that are None to defaults that depend on other fields."""
@@ -62,32 +58,24 @@ class Config:
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
         """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a suggestion."""
-        if not isinstance(data, Mapping):
-            raise ConfigError(f"{cls.__name__} must be an object with named settings, got {data!r}")
-        fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        require_known(cls.__name__, data, fields)
-        hints = typing.get_type_hints(cls)
-        values: dict[str, Any] = {}
-        for name, value in data.items():
-            hint, kind = hints[name], fields[name].metadata.get("kind")
-            if kind and not isinstance(value, Choice) and not (value is None and fields[name].default is None):
-                value = choice_from_data(kind, value)
-            else:
-                types = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
-                config = next((part for part in types if issubclass(part, Config)), None)
-                if config is not None and typing.get_origin(hint) is tuple:
-                    if not isinstance(value, (list, tuple)):
-                        raise ConfigError(f"{cls.__name__}.{name} must be a list of {config.__name__}, got {value!r}")
-                    value = tuple(v if isinstance(v, Config) else config.from_data(v) for v in value)
-                elif (
-                    config is not None and not isinstance(value, Config) and not (value is None and type(None) in types)
-                ):
-                    value = config.from_data(value)
-            values[name] = value
+        return from_json(cls, json.dumps(data))
+
+    @classmethod
+    def read(cls: type[C], path: Path, command: str) -> C:
+        """Return the object in a JSON file that a command wrote, such as `lengthwise bench`. Otherwise raise `ConfigError`."""
         try:
-            return cls(**values)
-        except TypeError as error:
-            raise ConfigError(f"{cls.__name__}: {error}") from error
+            return from_json(cls, path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of {command}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path} is not a file of {command}: {error}") from None
+
+
+@cache
+def _types(config: type[Config]) -> dict[str, Any]:
+    """Return the declared types of the fields, with the kinds of choices (`ChoiceOf`)."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(config)}  # type: ignore[arg-type]
 
 
 def _data(value: Any) -> Any:

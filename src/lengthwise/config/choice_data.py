@@ -1,7 +1,11 @@
-"""Reading choices from plain JSON data, the inverse of `Choice.to_data`."""
+"""Fields of configurations that are choices, and choices from plain JSON data, the inverse of `Choice.to_data`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from pydantic import GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
 
 from lengthwise.config.choices import Choice, Registry, alternate, choose
 from lengthwise.config.layers import layer_settings_of
@@ -25,3 +29,22 @@ def choice_from_data(kind: str, data: Any) -> Choice:
             f"{data['remaining_layers']!r}"
         )
     return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))
+
+
+@dataclass(frozen=True)
+class ChoiceOf:
+    """Declares the kind of a choice in a field: `Annotated[Choice, ChoiceOf("encoding")]`."""
+
+    kind: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self.validate)
+
+    def validate(self, value: Any, info: ValidationInfo) -> Choice:
+        if info.mode == "json":
+            return choice_from_data(self.kind, value)
+        if not isinstance(value, Choice):
+            raise ConfigError(f"must be a choice of the kind {self.kind}, got {value!r}; write choose(CLASS, ...)")
+        if value.kind != self.kind:
+            raise ConfigError(f"must be of kind {self.kind}, got the {value.kind} {value.name}")
+        return value

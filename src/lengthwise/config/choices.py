@@ -22,7 +22,8 @@ from lengthwise.config.layers import (
     with_colon,
 )
 from lengthwise.user_classes import require_attributes, require_complete, source_location
-from lengthwise.values import ConfigError, cast, folded, near_miss, parse_value, require_known, unlisted
+from lengthwise.validation import parse_value, validated
+from lengthwise.values import ConfigError, folded, near_miss, require_known, unlisted
 from lengthwise.versions import class_version
 
 
@@ -148,7 +149,7 @@ def choose(make: type, **settings: Any) -> Choice:
     layer = {field: settings.pop(name) for name, field in layer_settings_of(make).items() if name in settings}
     _require_settings(make, settings)
     complete = {
-        name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
+        name: validated(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
         for name, p in settings_of(make).items()
     }
     if check := getattr(make, "check", None):

@@ -5,9 +5,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from lengthwise.config.base import Config
+from lengthwise.config.choice_data import ChoiceOf
 from lengthwise.config.choices import Choice
 from lengthwise.config.mixers import MIXERS, Mixer
 from lengthwise.config.model import ModelConfig
@@ -21,8 +22,8 @@ MAX_LINEAGE = 16  # ancestors of a run
 class Run(Config):
     """A complete description of one training. Evaluations and training curves are stored under its `key`."""
 
-    encoding: Choice = field(metadata={"kind": "encoding"})
-    task: Choice = field(metadata={"kind": "task"})
+    encoding: Annotated[Choice, ChoiceOf("encoding")]
+    task: Annotated[Choice, ChoiceOf("task")]
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig
     seed: int = 0

@@ -1,9 +1,10 @@
 """How a model is trained."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from lengthwise.config.base import Config
+from lengthwise.config.choice_data import ChoiceOf
 from lengthwise.config.choices import Choice
 from lengthwise.values import ConfigError
 
@@ -70,7 +71,7 @@ class TrainingConfig(Config):
     beta1: float = 0.9
     beta2: float = 0.98
     clip: float = 1.0
-    positions: Choice | None = field(default=None, metadata={"kind": "position scheme"})
+    positions: Annotated[Choice, ChoiceOf("position scheme")] | None = None
     """The position scheme in training and evaluation (`choose(Randomized, max_length=512)`). None: 0, 1, 2, ..."""
     curriculum: Curriculum | None = None
     """Shorter lengths and fewer dims at first; `min_length` must then equal `train_length`."""

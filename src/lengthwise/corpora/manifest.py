@@ -12,7 +12,8 @@ import numpy as np
 
 from lengthwise import regular_file
 from lengthwise.corpora.tokenizers.file import CONFIG, FILE
-from lengthwise.values import ConfigError, cast
+from lengthwise.validation import validated
+from lengthwise.values import ConfigError
 
 NAME = "manifest.json"
 FORMAT = "lengthwise corpus 1"
@@ -156,7 +157,8 @@ def _typed(make: Any, data: Any, **known: Any) -> Any:
     if not isinstance(data, dict) or set(data) != set(types):
         raise ConfigError(f"a {make.__name__.lower()} must have the fields {', '.join(types)}")
     values = {
-        name: v if v.__class__ is Split or name in known else cast(v, types[name], name) for name, v in data.items()
+        name: v if v.__class__ is Split or name in known else validated(v, types[name], name)
+        for name, v in data.items()
     }
     return make(**values | known)
 

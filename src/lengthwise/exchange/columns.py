@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.gather import possible_scores
 from lengthwise.analysis.kinds import kind_of, trained_lengths
 from lengthwise.analysis.training_curves import fact, peak_megabytes, training_seconds
 from lengthwise.store import CurveRow
@@ -57,10 +56,10 @@ def score_columns(store: "Store", study: str) -> Columns:
     """
     with store.snapshot() as now:
         runs = now.runs(study)
-        possible = possible_scores(now, runs)
+        stored = now.scores([run.key for run in runs])
     columns = _empty({**OF_RUN, **OF_SCORE})
     scores: dict[str, list[ScoreRow]] = {run.key: [] for run in runs}
-    for score in possible:
+    for score in stored:
         scores[score.key].append(score)
     asked, texts = list[dict[str, Any]](), dict[int, list[tuple[dict[str, Any], str]]]()
     for run in runs:

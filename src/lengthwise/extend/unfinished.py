@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lengthwise import cache_folder, regular_file
+from lengthwise import cache_folder
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES
@@ -35,7 +35,6 @@ from lengthwise.reach.text import Text
 from lengthwise.values import shown
 
 PLAN = "plan.json"
-MAX_PLAN = 1 << 20  # bytes
 
 
 def unfinished_folder(out: Path) -> Path:
@@ -77,7 +76,7 @@ def _require_same(folder: Path, plan: Plan) -> None:
         cache_folder.write(file, (json.dumps(plan.to_data(), indent=2) + "\n").encode())
         return
     try:
-        old = Plan.from_data(json.loads(regular_file.read(file, MAX_PLAN)))
+        old = Plan.read(file, "lengthwise extend")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read ({shown(error)}); delete {folder}, or name another --out") from None
     if differences := old.differences(plan):
@@ -161,7 +160,7 @@ class Extension:
             target.parent.mkdir(exist_ok=True)
             os.rename(work / "model", target)
             shutil.rmtree(work)
-        built = Built.from_data(json.loads(regular_file.read(record, MAX_PLAN)))
+        built = Built.read(record, "lengthwise extend")
         self.original = None
         gc.collect()
         model = load_written(target, self.device, self.plan.dtype)

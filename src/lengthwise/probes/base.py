@@ -3,7 +3,6 @@
 The folder of a probe contains:
 
     __init__.py        the question, which has the options with their defaults and checks, and the class
-    answer.py          QUESTION and RESULT: the checks of a stored question and its result
     measure.py         `require` and `measure`; of a probe's modules, only this one and what it imports may import PyTorch
     summary.py         `summarize`: stored rows to means and intervals
     section.py         `section`: a summary to what the page shows, drawn by section.html.j2
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from lengthwise.analysis.findings import TaskFindings
     from lengthwise.probes.measuring.trained_run import TrainedRun
     from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
     from lengthwise.store.rows import ProbeRow, RunRow
 
 OnProgress = Callable[[float], None] | None  # receives numbers of finished examples, see `RunQuestion.reports`
@@ -216,11 +214,6 @@ class Probe:
     def module(cls, name: str) -> ModuleType:
         """Import a module of the probe's folder."""
         return import_module(f"{cls.folder()}.{name}")
-
-    def checks(self) -> "tuple[Check, Check]":
-        """Return the checks of a stored question and of its result. They run whenever a row is read or written."""
-        answer = self.module("answer")
-        return answer.QUESTION, answer.RESULT
 
     def summarize(self, answers: StoredAnswers) -> Sequence[Any]:
         """Return the summaries of the stored answers, one for each group of answers that may be compared. Dataclasses."""

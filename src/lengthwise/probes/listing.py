@@ -58,7 +58,7 @@ def require_complete(make: type[Probe]) -> None:
     """Raise `TypeError` with one line for a class that lacks a part of the protocol."""
     of_model = issubclass(make, ModelProbe)
     attributes = ["question", "chapter", *(["columns"] if of_model else [])]
-    modules = ["answer.py", *(["measure.py"] if of_model else []), "section.py", "summary.py"]
+    modules = [*(["measure.py"] if of_model else []), "section.py", "summary.py"]
     lacking = [name for name in attributes if not hasattr(make, name)]
     lacking += [*sorted(getattr(make, "__abstractmethods__", ())), *(f for f in modules if not make.file(f).is_file())]
     if not make.__dict__.get("__doc__"):

@@ -1,20 +1,15 @@
-"""The results of a measurement, and their JSON file. Files may come from anybody, so reading is strict. Imports no torch."""
+"""The results of a measurement, and their JSON file. Imports no torch."""
 
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-from lengthwise import cache_folder, regular_file
+from lengthwise import cache_folder
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan, differences
 from lengthwise.reach.tasks import Chat
 from lengthwise.reach.text import WindowStarts
 
 FORMAT = 2
-MAX_BYTES = 256 << 20
-MAX_TEXT = 2_000  # characters of a name or a reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +37,10 @@ class Unit(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_between(1, MAX_LENGTH, "length")
-        numbers = (*self.scores, *self.bin_losses, self.seconds, self.depth or 0.0)
-        if not self.scores or not all(math.isfinite(number) for number in numbers):
-            raise ConfigError("a unit must have at least one score, and its numbers must be finite")
+        if not self.scores:
+            raise ConfigError("a unit must have at least one score, got none")
         if self.task != TEXT and not set(self.scores) <= {0.0, 1.0}:
-            raise ConfigError(f"the scores of the task {self.task[:40]!r} must be 0 or 1")
+            raise ConfigError(f"the scores of the task {self.task!r} must be 0 or 1")
         if list(self.bins) != sorted(set(self.bins)) or any(not 0 <= start < self.length for start in self.bins):
             raise ConfigError(f"bins must be ascending positions below the length of {self.length:,}")
         expected = len(self.bins) * len(self.scores)
@@ -113,9 +107,6 @@ class Results(Config):
             raise ConfigError(
                 f"format must be {FORMAT}, got {self.format}; measure again with this version of lengthwise"
             )
-        texts = (self.model.name, self.model.architecture, self.model.encoding, *self.plan.methods)
-        if max(map(len, (*texts, *self.origin.values(), *(skip.reason for skip in self.skipped)))) > MAX_TEXT:
-            raise ConfigError(f"the texts of a file must have at most {MAX_TEXT:,} characters")
         if len({unit.key for unit in self.units}) < len(self.units):
             raise ConfigError("units must differ in method, task, length or depth")
         if len({len(unit.scores) for unit in self.units}) > 1:
@@ -147,27 +138,7 @@ def write(path: Path, results: Results) -> None:
 
 def read(path: Path) -> Results:
     """Return the results in a file. Raises `ConfigError` if it is not a file that `lengthwise reach` wrote."""
-    try:
-        content = regular_file.read(path, MAX_BYTES)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"{path} cannot be read: {reason}; name a file that lengthwise reach --output wrote"
-        ) from None
-    try:
-        return Results.from_data(json.loads(content.decode(), parse_constant=_no_constant))
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except ConfigError as error:
-        reason = str(error)
-    except ValueError as error:
-        reason = f"it is not JSON ({error})"
-    reason = reason if len(reason) <= 400 else f"{reason[:400]} ..."
-    raise ConfigError(f"{path} is not a file of lengthwise reach: {reason}") from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ConfigError(f"numbers must be finite, got {name}")
+    return Results.read(path, "lengthwise reach --output")
 
 
 def require_same(path: Path, old: Results, plan: Plan, model: ModelRecord) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.differences import flat, plain
-from lengthwise.analysis.gather import is_possible, metric_of
+from lengthwise.analysis.gather import metric_of
 from lengthwise.analysis.intervals import over_examples, with_wilson
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
@@ -71,8 +71,6 @@ def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequenc
     titles: dict[str, str] = {}
     for score in scores:
         run = by_key[score.key]
-        if not is_possible(score, metric_of(run)):
-            continue
         question = {name: value for name, value in score.asked.items() if name != "length"}
         identity = canonical([run.metric, run.better, run.unit, question])
         described = ", ".join(f"{name} {plain(value)}" for name, value in flat(question).items())

@@ -16,7 +16,6 @@ from lengthwise.store.errors import (
     StoreError,
     StoreGone,
     StoreUnreachable,
-    StoreWarning,
     Unstorable,
 )
 from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
@@ -41,7 +40,6 @@ __all__ = [
     "StoreError",
     "StoreGone",
     "StoreUnreachable",
-    "StoreWarning",
     "StudyRow",
     "Unstorable",
     "Upgrade",

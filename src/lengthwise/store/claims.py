@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, or_, select, update
 
 from lengthwise.store import reading, schema
-from lengthwise.store.columns import readable
+from lengthwise.store.columns import decoded
 from lengthwise.store.rows import RunRow, canonical
 from lengthwise.store.workers import STALE_SECONDS, host, is_dead
 from lengthwise.store.writing import batches
@@ -73,20 +73,20 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
     """
     limits = {"earliest": now - STALE_SECONDS, "latest": now + STALE_SECONDS, "here": f"{host()}:"}
     for batch in batches(list(connection.scalars(_PERHAPS_DEAD, limits))):
-        for row in readable(schema.runs, connection.execute(_HELD, {"study": study, "seen": batch})):
+        for row in decoded(schema.runs, connection.execute(_HELD, {"study": study, "seen": batch})):
             if row["worker"] is not None and is_dead(row["worker"], now - row["heartbeat"]):
                 yield row
     seen: list[str] = []
     for free in _FREE:
         while rows := connection.execute(free, {"study": study, "seen": seen}).all():
-            yield from readable(schema.runs, rows)
+            yield from decoded(schema.runs, rows)
             seen.append(rows[0].key)
 
 
 def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow | None:
     for row in claimable(connection, study, now):
         key, holder = row["key"], row["worker"]
-        found = readable(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
+        found = decoded(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
         questions = [question["question"] for question in found]
         # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
         # matches no row, and that worker takes another run. The server may also still execute the last transaction of a

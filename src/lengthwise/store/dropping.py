@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
 from lengthwise.store import reading, schema
-from lengthwise.store.checks import KEY, escaped
+from lengthwise.store.cells import escaped
 from lengthwise.store.errors import StoreError
 from lengthwise.store.folders import ResultsFolder
 from lengthwise.store.rows import RunRow
@@ -20,16 +19,13 @@ TABLES_OF_RUNS = (schema.probes, schema.curve, schema.scores, schema.asked, sche
 class Dropped:
     """The runs and studies that were deleted, and those that stayed.
 
-    `runs`, `studies`: deleted ones. `unreadable`: keys of deleted runs whose rows could not be read; they may have any type.
-    `unknown`: keys of such runs that stayed because they may be finished. `kept`: runs of a deleted study that stayed, with the
-    reasons. `stuck`: keys of runs that stayed because their files could not be deleted, with the reasons.
+    `runs`, `studies`: deleted ones. `kept`: runs of a deleted study that stayed, with the reasons. `stuck`: keys of runs that
+    stayed because their files could not be deleted, with the reasons.
     """
 
     runs: tuple[RunRow, ...] = ()
-    unreadable: tuple[Any, ...] = ()
-    unknown: tuple[Any, ...] = ()
     kept: tuple[tuple[RunRow, str], ...] = ()
-    stuck: tuple[tuple[Any, str], ...] = ()
+    stuck: tuple[tuple[str, str], ...] = ()
     studies: tuple[str, ...] = ()
 
 
@@ -58,7 +54,7 @@ def drop_runs(
     listed = {study for query in in_batches for study in connection.scalars(query)}
     _delete(connection, deleted)
     remaining = set(connection.scalars(select(members.c.study)))
-    studies = _delete_studies(connection, sorted(study for study in listed - remaining if isinstance(study, str)))
+    studies = _delete_studies(connection, sorted(listed - remaining))
     return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
 
@@ -66,12 +62,10 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     reading.require_study(connection, study)
     members = schema.study_runs
     in_study = members.c.study == study
-    member_keys = connection.scalars(select(members.c.key).where(in_study).order_by(members.c.position)).all()
-    known = {run.key: run for run in reading.runs(connection, study, now)}
     not_in_study = select(members.c.key, members.c.study).where(~in_study).order_by(members.c.study.desc())
     others = {row.key: row.study for row in connection.execute(not_in_study)}  # each with the first such study
     dropped, kept, holding = [], [], False
-    for run in known.values():
+    for run in reading.runs(connection, study, now):
         if (other := others.get(run.key)) is not None:
             kept.append((run, f"study {other} lists it too"))
         elif run.status == "running":
@@ -82,26 +76,14 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
             holding = True
         else:
             dropped.append(run)
-    unknown = tuple(key for key in member_keys if key not in known and key not in others)
-    if unknown and not finished:  # they may be finished
-        holding = True
-    unreadable = unknown if finished else ()
-    stuck = _delete_files(files, [*(run.key for run in dropped), *unreadable])
+    stuck = _delete_files(files, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
-    unreadable = tuple(key for key in unreadable if key not in stuck)
-    _delete(connection, [*(run.key for run in dropped), *unreadable])
+    _delete(connection, [run.key for run in dropped])
     deleted_studies = () if holding or stuck else _delete_studies(connection, [study])
-    return Dropped(
-        runs=tuple(dropped),
-        unreadable=unreadable,
-        unknown=() if finished else unknown,
-        kept=tuple(kept),
-        stuck=tuple(stuck.items()),
-        studies=deleted_studies,
-    )
+    return Dropped(runs=tuple(dropped), kept=tuple(kept), stuck=tuple(stuck.items()), studies=deleted_studies)
 
 
-def _delete_files(files: ResultsFolder | None, keys: Sequence[Any]) -> dict[Any, str]:
+def _delete_files(files: ResultsFolder | None, keys: Sequence[str]) -> dict[str, str]:
     """Delete the files of runs. Return the reason for each key whose files could not be deleted.
 
     Files are deleted before rows. If the process is interrupted in between, the run can be deleted again, and no folder remains
@@ -109,7 +91,7 @@ def _delete_files(files: ResultsFolder | None, keys: Sequence[Any]) -> dict[Any,
     """
     stuck = {}
     for key in keys:
-        if files is None or not isinstance(key, str) or not KEY.fullmatch(key):  # runs with such keys have no folder
+        if files is None:
             continue
         try:
             files.delete(key)

@@ -19,10 +19,6 @@ class StoreError(ValueError):
     """Results cannot be read or written. The message is one line: the problem, the expectation, and what to do."""
 
 
-class StoreWarning(UserWarning):
-    """A row of a database cannot be read and is skipped. The message is one line of ASCII."""
-
-
 class OldTables(StoreError):
     """The tables are of an older revision, which `lengthwise upgrade` upgrades. The message does not say so."""
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from lengthwise.store.checks import require_key
+from lengthwise.store.cells import require_key
 from lengthwise.store.errors import BadFolder, StoreError
 from lengthwise.user_classes import shortened
 from lengthwise.values import RESULTS, WEIGHTS, is_remote, require_no_address

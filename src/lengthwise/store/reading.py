@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
-from lengthwise.store.checks import escaped
-from lengthwise.store.columns import readable
+from lengthwise.store.cells import escaped
+from lengthwise.store.columns import decoded
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, Texts, canonical
 from lengthwise.store.workers import is_dead
@@ -50,7 +50,7 @@ def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]
 def questions_of(connection: Connection, study: str, key: str) -> list[dict[str, Any]]:
     asked = schema.asked
     query = select(asked).where(asked.c.study == study, asked.c.key == key).order_by(asked.c.position)
-    return [row["question"] for row in readable(schema.asked, connection.execute(query))]
+    return [row["question"] for row in decoded(schema.asked, connection.execute(query))]
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def _status(row: Mapping[str, Any], still_open: set[str], now: float) -> str:
 def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     require_study(connection, study)
     still_open = set(connection.scalars(_open_keys(study)))
-    rows = readable(schema.runs, connection.execute(_runs_of(study)))
+    rows = decoded(schema.runs, connection.execute(_runs_of(study)))
     counts = Counter(_status(row, still_open, now) for row in rows)
     return {status: counts[status] for status in STATUSES}
 
@@ -77,7 +77,7 @@ def activity(connection: Connection, study: str, now: float) -> list[Activity]:
     still_open = set(connection.scalars(_open_keys(study)))
     members = [field.name for field in fields(Activity) if field.name != "status"]
     wanted = _runs_of(study).with_only_columns(*(schema.runs.c[name] for name in (*members, "heartbeat")))
-    rows = readable(schema.runs, connection.execute(wanted))
+    rows = decoded(schema.runs, connection.execute(wanted))
     return [Activity(**{m: row[m] for m in members}, status=_status(row, still_open, now)) for row in rows]
 
 
@@ -97,7 +97,7 @@ def overview(connection: Connection, now: float) -> list[tuple[StudyRow, list[Ac
 def _study_cells(connection: Connection) -> list[dict[str, Any]]:
     table = schema.studies
     rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
-    return list(readable(table, rows))
+    return list(decoded(table, rows))
 
 
 def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
@@ -173,18 +173,18 @@ def _run_rows(
         query, still_open = query.where(asked.c.key.in_(keys)), still_open.where(asked.c.key.in_(keys))
     questions: dict[str, dict[str, dict[str, Any]]] = {}
     text = Texts(lambda question: canonical(question, "asked"))
-    for row in readable(schema.asked, connection.execute(query)):
+    for row in decoded(schema.asked, connection.execute(query)):
         questions.setdefault(row["key"], {})[text(row["question"])] = row["question"]
     unanswered_keys = set(connection.scalars(still_open))
     return [
         RunRow(**row, asked=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
-        for row in readable(schema.runs, rows)
+        for row in decoded(schema.runs, rows)
     ]
 
 
 def full_key(connection: Connection, prefix: str, name: str, option: str) -> str:
     table = schema.runs
-    rows = readable(schema.runs, connection.execute(select(table).order_by(table.c.key)))
+    rows = decoded(schema.runs, connection.execute(select(table).order_by(table.c.key)))
     known = {row["key"]: f"{row['key']} ({row['label']}, {row['task']}, seed {row['seed']})" for row in rows}
     prefix = prefix.strip()
     matches = [key for key in known if prefix and key.lower().startswith(prefix.lower())]
@@ -219,7 +219,7 @@ def rows_of(
         query = select(table).where(table.c.key.in_(batch))
         source = (query if most is None else _thinned(query, names, most)).subquery()
         ordered = select(source).order_by(*(source.c[name] for name in names))
-        for cells in readable(table, connection.execute(ordered)):
+        for cells in decoded(table, connection.execute(ordered)):
             # Its own __init__ takes three times as long, because the class is frozen, and a page reads 180,000 rows.
             made = object.__new__(row)
             vars(made).update({member: cells[column] for member, column in columns.items()})
@@ -231,7 +231,7 @@ def score_lengths(connection: Connection, keys: list[str]) -> list[int]:
     table, found = schema.scores, set[int]()
     for batch in batches(keys):
         rows = connection.execute(select(table.c.length).where(table.c.key.in_(batch)).distinct())
-        found |= {row["length"] for row in readable(table, rows)}
+        found |= {row["length"] for row in decoded(table, rows)}
     return sorted(found)
 
 
@@ -241,7 +241,7 @@ def means(connection: Connection, keys: list[str], lengths: list[int]) -> dict[t
     found: dict[tuple[str, int], list[float]] = {}
     for batch in batches(keys):
         query = select(*columns).where(table.c.key.in_(batch), table.c.length.in_(lengths)).order_by(table.c.question)
-        for row in readable(table, connection.execute(query)):
+        for row in decoded(table, connection.execute(query)):
             found.setdefault((row["key"], row["length"]), []).append(row["mean"])
     return found
 

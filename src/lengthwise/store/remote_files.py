@@ -27,7 +27,7 @@ from typing import Any
 
 from lengthwise import cache_folder
 from lengthwise.cache_folder import CacheError
-from lengthwise.store.checks import require_key
+from lengthwise.store.cells import require_key
 from lengthwise.store.errors import StoreError, StoreUnreachable
 from lengthwise.store.folders import ID_FILE, ResultsFolder
 from lengthwise.values import CHECKPOINT, WEIGHTS, install_extra, without_secrets

@@ -1,5 +1,6 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Self
@@ -7,11 +8,11 @@ from typing import Any, Self
 from sqlalchemy import Connection, case, delete, select, update
 
 from lengthwise.store import claims, columns, dropping, reading, schema
-from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
+from lengthwise.store.cells import LONGEST, escaped, require_key
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite_file import FILE_NAME
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import ClaimLost, StoreError, damaged
+from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.live import LiveQueries
 from lengthwise.store.rows import (
@@ -27,7 +28,7 @@ from lengthwise.store.rows import (
     take,
 )
 from lengthwise.store.transfer import Transfers
-from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
+from lengthwise.store.writing import batches, insert_rows, upsert
 
 
 class Store(LiveQueries, Transfers):
@@ -130,13 +131,13 @@ class Store(LiveQueries, Transfers):
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_readable(schema.runs, row, f"run {row['key']}")
+            columns.require_storable(schema.runs, row, f"run {row['key']}")
         name = plain_text(name)
         texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
         study["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         study["published"] = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(schema.studies, study, f"study {escaped(name)}")
+        columns.require_storable(schema.studies, study, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
@@ -146,8 +147,6 @@ class Store(LiveQueries, Transfers):
             fresh = {"created": now, "claims": 0, "failures": 0, "deaths": 0, "step": 0, "steps": 0}
             fresh_rows = [row | fresh | {"position": n} for n, row in enumerate(rows)]
             upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "position", "facts"])
-            defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
-            repair(connection, keys, fresh | claims.CLAIM_OVER | defaults)
             claims.forget_failures(connection, keys)
             connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
             connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
@@ -233,14 +232,14 @@ class Store(LiveQueries, Transfers):
         """
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
-            if open_questions := reading.unanswered(connection, key, _data(row.handed_out or "[]", self.name)):
+            if open_questions := reading.unanswered(connection, key, json.loads(row.handed_out or "[]")):
                 lengths = ", ".join(str(question["length"]) for question in open_questions)
                 raise StoreError(
                     f"run {key} cannot be finished, because length {lengths} has no score; call add_scores first"
                 )
-            facts = _data(row.facts, self.name) | facts
+            facts = json.loads(row.facts) | facts
             written = canonical(facts, f"run {key}: facts")
-            columns.require_readable(schema.runs, {"facts": written}, f"run {key}")
+            columns.require_storable(schema.runs, {"facts": written}, f"run {key}")
             values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(claims.held(key, worker).values(values))
 
@@ -302,12 +301,11 @@ class Store(LiveQueries, Transfers):
             value = take(row, what, given_types(ScoreRow), {"facts": None})
             value["question"] = question_texts([value.pop("asked")], f"{what}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
-            columns.require_readable(schema.scores, value, what)
+            columns.require_storable(schema.scores, value, what)
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = self._now(connection)
-            remove_unreadable(connection, schema.scores, schema.scores.c.key == key)
             upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
             connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
@@ -352,12 +350,11 @@ class Store(LiveQueries, Transfers):
             raise StoreError(f'{what}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}')
         row: dict[str, Any] = {"question": canonical(asked, f"{what}: asked")}
         row |= {name: canonical(value, f"{what}: {name}") for name, value in (("result", result), ("facts", facts))}
-        columns.require_readable(schema.probes, row, what)
+        columns.require_storable(schema.probes, row, what)
         row["key"] = key
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            remove_unreadable(connection, schema.probes, schema.probes.c.key == key)
             row["created"] = self._now(connection)
             upsert(connection, self._database.insert(schema.probes), [row])
         stored = self.probe(key, asked)
@@ -391,10 +388,3 @@ class Store(LiveQueries, Transfers):
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
             return reading.run(connection, key, None, self._now(connection))
-
-
-def _data(text: str, name: str) -> Any:
-    try:
-        return parse(text)
-    except Unreadable as error:
-        raise StoreError(damaged(name, f"a cell {error}")) from error

@@ -1,6 +1,6 @@
 """The rows of the store as dataclasses, and their conversion to canonical JSON.
 
-These classes are the only definition of the columns: the tables (`schema.py`), the checks of what is read (`columns.py`) and the
+These classes are the only definition of the columns: the tables (`schema.py`), the types of what is read (`columns.py`) and the
 checks of what is given to be stored (`take`) are derived from their members.
 """
 
@@ -13,12 +13,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from lengthwise.store import checks
-from lengthwise.store.checks import COUNT, SIZE, Check, optional, parsed, whole
+from lengthwise.store.cells import (
+    Count,
+    Json,
+    Key,
+    Line,
+    Name,
+    Number,
+    Question,
+    Size,
+    SmallCount,
+    Text,
+    Time,
+    Word,
+)
 from lengthwise.store.errors import Unstorable
-from lengthwise.store.shapes import CONFIG, OBJECT, PUBLISHED, RUN_FACTS, SCORE_FACTS, question_text
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 STATUSES = ("pending", "running", "done", "failed")
@@ -28,19 +39,16 @@ STATUSES = ("pending", "running", "done", "failed")
 class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
-    `check`: what a stored cell must pass. A column can be NULL if its check accepts None. Dicts are stored as JSON.
-    `given`: the member is passed to the store; otherwise the store writes it.
-    `column`: the column's name if it differs from the member's. `small`: the whole number has 32 bits in SQL instead of 64.
+    A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed to the store;
+    otherwise the store writes it. `column`: the column's name if it differs from the member's.
     """
 
-    check: Check
     given: bool = False
     column: str = ""
-    small: bool = False
 
 
-def given(check: Check, column: str = "") -> Cell:
-    return Cell(check, given=True, column=column)
+STORED, GIVEN = Cell(), Cell(given=True)
+QUESTION = Cell(given=True, column="question")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,29 +63,29 @@ class RunRow:
     row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
     """
 
-    key: Annotated[str, given(checks.key)]
-    label: Annotated[str, given(checks.name)]
-    encoding: Annotated[str, given(checks.name)]
-    task: Annotated[str, given(checks.name)]
-    metric: Annotated[str, given(checks.word)]
-    better: Annotated[str, given(checks.one_of("higher", "lower"))]
-    unit: Annotated[str, given(checks.word)]
-    seed: Annotated[int, given(whole())]
-    train_length: Annotated[int, given(SIZE)]
-    config: Annotated[dict[str, Any], given(parsed(CONFIG))]
-    parent: Annotated[str | None, Cell(optional(checks.key))] = None
-    created: Annotated[float, Cell(checks.time)]
-    worker: Annotated[str | None, Cell(optional(checks.text))]
-    heartbeat: Annotated[float | None, Cell(optional(checks.time))]
-    claims: Annotated[int, Cell(whole(0, 2**31), small=True)]
-    failures: Annotated[int, Cell(whole(0, 2**31), small=True)]
-    deaths: Annotated[int, Cell(whole(0, 2**31), small=True)]
-    step: Annotated[int, Cell(COUNT)]
-    steps: Annotated[int, Cell(COUNT)]
-    started: Annotated[float | None, Cell(optional(checks.time))]
-    finished: Annotated[float | None, Cell(optional(checks.time))]
-    error: Annotated[str | None, Cell(optional(checks.name))]
-    facts: Annotated[dict[str, Any], Cell(parsed(RUN_FACTS))]
+    key: Annotated[Key, GIVEN]
+    label: Annotated[Name, GIVEN]
+    encoding: Annotated[Name, GIVEN]
+    task: Annotated[Name, GIVEN]
+    metric: Annotated[Word, GIVEN]
+    better: Annotated[Literal["higher", "lower"], GIVEN]
+    unit: Annotated[Word, GIVEN]
+    seed: Annotated[int, GIVEN]
+    train_length: Annotated[Size, GIVEN]
+    config: Annotated[Json, GIVEN]
+    parent: Annotated[Key | None, STORED] = None
+    created: Annotated[Time, STORED]
+    worker: Annotated[Text | None, STORED]
+    heartbeat: Annotated[Time | None, STORED]
+    claims: Annotated[SmallCount, STORED]
+    failures: Annotated[SmallCount, STORED]
+    deaths: Annotated[SmallCount, STORED]
+    step: Annotated[Count, STORED]
+    steps: Annotated[Count, STORED]
+    started: Annotated[Time | None, STORED]
+    finished: Annotated[Time | None, STORED]
+    error: Annotated[Name | None, STORED]
+    facts: Annotated[Json, STORED]
     asked: list[dict[str, Any]]
     status: str
 
@@ -104,40 +112,40 @@ class Activity:
 class ScoreRow:
     """The score for one question: the mean over `n` examples and its standard error. NaN if there is none."""
 
-    key: Annotated[str, Cell(checks.key)]
-    asked: Annotated[dict[str, Any], given(question_text, "question")]
-    length: Annotated[int, given(SIZE)]
-    metric: Annotated[str, given(checks.word)]
-    better: Annotated[str, given(checks.one_of("higher", "lower"))]
-    n: Annotated[int, given(SIZE)]
-    mean: Annotated[float, given(checks.real)]
-    standard_error: Annotated[float, given(checks.real)]
-    out_of_distribution: Annotated[bool, given(checks.flag)]
-    seconds: Annotated[float, given(checks.real)]
-    facts: Annotated[dict[str, Any], Cell(parsed(SCORE_FACTS))]
-    created: Annotated[float, Cell(checks.time)]
+    key: Annotated[Key, STORED]
+    asked: Annotated[Question, QUESTION]
+    length: Annotated[Size, GIVEN]
+    metric: Annotated[Word, GIVEN]
+    better: Annotated[Literal["higher", "lower"], GIVEN]
+    n: Annotated[Size, GIVEN]
+    mean: Annotated[Number, GIVEN]
+    standard_error: Annotated[Number, GIVEN]
+    out_of_distribution: Annotated[bool, GIVEN]
+    seconds: Annotated[Number, GIVEN]
+    facts: Annotated[Json, STORED]
+    created: Annotated[Time, STORED]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRow:
     """The result of one probe of a trained model. `asked`: the question, `{"probe": ..., ...}`."""
 
-    key: Annotated[str, Cell(checks.key)]
-    asked: Annotated[dict[str, Any], given(parsed(checks.record({"probe": checks.name})), "question")]
-    result: Annotated[dict[str, Any], given(parsed(OBJECT))]
-    created: Annotated[float, Cell(checks.time)]
-    facts: Annotated[dict[str, Any], given(parsed(OBJECT))]
+    key: Annotated[Key, STORED]
+    asked: Annotated[Json, QUESTION]
+    result: Annotated[Json, GIVEN]
+    created: Annotated[Time, STORED]
+    facts: Annotated[Json, GIVEN]
 
 
 @dataclass(frozen=True)
 class CurveRow:
     """The training curve at one step. `loss`: in nats per scored token. NaN if nothing was measured or it was not a number."""
 
-    step: Annotated[int, given(COUNT)]
-    loss: Annotated[float, given(checks.real)]
-    learning_rate: Annotated[float, given(checks.real)]
-    gradient_norm: Annotated[float, given(checks.real)]
-    tokens_per_second: Annotated[float, given(checks.real)]
+    step: Annotated[Count, GIVEN]
+    loss: Annotated[Number, GIVEN]
+    learning_rate: Annotated[Number, GIVEN]
+    gradient_norm: Annotated[Number, GIVEN]
+    tokens_per_second: Annotated[Number, GIVEN]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,34 +155,51 @@ class StudyRow:
     `published`: published numbers for the same question, by task and encoding; None if there are none.
     """
 
-    name: Annotated[str, given(checks.printable_word)]
-    question: Annotated[str, given(checks.text)]
-    expectation: Annotated[str, given(checks.text)]
-    cost: Annotated[str, given(checks.text)]
-    command: Annotated[str, given(checks.text)]
-    evaluation: Annotated[dict[str, Any], given(parsed(OBJECT))]
-    created: Annotated[float, Cell(checks.time)]
-    updated: Annotated[float, Cell(checks.time)]
-    published: Annotated[dict[str, Any] | None, given(optional(parsed(PUBLISHED)))] = None
+    name: Annotated[Line, GIVEN]
+    question: Annotated[Text, GIVEN]
+    expectation: Annotated[Text, GIVEN]
+    cost: Annotated[Text, GIVEN]
+    command: Annotated[Text, GIVEN]
+    evaluation: Annotated[Json, GIVEN]
+    created: Annotated[Time, STORED]
+    updated: Annotated[Time, STORED]
+    published: Annotated[Json | None, GIVEN] = None
     progress: dict[str, int]
 
 
+@dataclass(frozen=True)
+class StoredMember:
+    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be NULL."""
+
+    cell: Cell
+    type: Any
+    plain: type
+    nullable: bool
+
+
 @cache
-def cells(row: type) -> dict[str, tuple[type, Cell]]:
-    """Return the members of a class of rows that are stored: by name, the type (without None) and the cell."""
+def cells(row: type) -> dict[str, StoredMember]:
+    """Return the members of a class of rows that are stored, by name."""
     found = {}
     for member, hint in get_type_hints(row, include_extras=True).items():
-        if get_origin(hint) is Annotated:
-            declared, cell = get_args(hint)
-            kind = get_args(declared)[0] if isinstance(declared, UnionType) else declared  # `float | None`
-            found[member] = (get_origin(kind) or kind, cell)
+        cell = next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Cell)), None)
+        if cell is not None:
+            declared, *notes = get_args(hint)
+            optional = isinstance(declared, UnionType) or get_origin(declared) is Union  # `Text | None`
+            inner = get_args(declared)[0] if optional else declared
+            plain = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+            plain = str if get_origin(plain) is Literal else plain
+            found[member] = StoredMember(cell, hint, plain, optional or any(note in notes for note in NULLABLE))
     return found
+
+
+NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
 @cache
 def given_types(row: type) -> dict[str, type]:
     """Return the members of a class of rows that are given to the store, with their types, for `take`."""
-    return {member: kind for member, (kind, cell) in cells(row).items() if cell.given}
+    return {name: member.plain for name, member in cells(row).items() if member.cell.given}
 
 
 def canonical(value: Any, what: str) -> str:

@@ -25,9 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from lengthwise.store import checks
+from lengthwise.store.cells import Key, Question
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
-from lengthwise.store.shapes import question_text
 
 REVISION = 1
 """The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and databases of any
@@ -56,32 +55,23 @@ _SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {str: Text, int: BigInteger, flo
 def _columns(row: type, *primary: str) -> list[Column[Any]]:
     """Return the columns of a class of rows, in its order. `primary`: those of the primary key."""
     columns = []
-    for member, (kind, cell) in cells(row).items():
-        name = cell.column or member
+    for name, member in cells(row).items():
+        column, is_small = member.cell.column or name, name in ("claims", "failures", "deaths")
         columns.append(
             Column(
-                name,
-                Integer if cell.small else _SQL_TYPES[kind],
-                *([ForeignKey("runs.key")] if name == "key" and row is not RunRow else []),
-                primary_key=name in primary,
+                column,
+                Integer if is_small else _SQL_TYPES[member.plain],
+                *([ForeignKey("runs.key")] if column == "key" and row is not RunRow else []),
+                primary_key=column in primary,
                 autoincrement=False,
-                nullable=_accepts_none(cell.check),
-                info={"check": cell.check},
+                nullable=member.nullable,
+                info={"type": member.type},
             )
         )
     return columns
 
 
-def _accepts_none(check: checks.Check) -> bool:
-    try:
-        check(None)
-    except checks.Unreadable:
-        return False
-    return True
-
-
-def _of_run(check: checks.Check | None = None) -> Column[str]:
-    info = None if check is None else {"check": check}
+def _of_run(**info: Any) -> Column[str]:
     return Column("key", Text, ForeignKey("runs.key"), primary_key=True, info=info)
 
 
@@ -106,13 +96,13 @@ asked = Table(
     "asked",
     tables,
     Column("study", Text, ForeignKey("studies.name"), primary_key=True),
-    _of_run(checks.key),
-    Column("question", Text, primary_key=True, info={"check": question_text}),  # JSON
+    _of_run(type=Key),
+    Column("question", Text, primary_key=True, info={"type": Question}),  # JSON
     Column("position", Integer, nullable=False),
 )
 
 scores = Table("scores", tables, *_columns(ScoreRow, "key", "question"))
-curve = Table("curve", tables, _of_run(checks.key), *_columns(CurveRow, "step"))
+curve = Table("curve", tables, _of_run(type=Key), *_columns(CurveRow, "step"))
 probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)

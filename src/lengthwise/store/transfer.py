@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 
 from lengthwise.store import reading, schema
 from lengthwise.store.claims import CLAIM_OVER
-from lengthwise.store.columns import readable_cells
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import ProbeRow, plain_text
@@ -131,7 +130,7 @@ class Transfers:
 
 def _cells(connection: Connection, table: Table, queries: Iterable[Any]) -> Iterator[Cells]:
     for query in queries:
-        yield from readable_cells(table, connection.execute(query))
+        yield from (dict(row._mapping) for row in connection.execute(query))
 
 
 def _others(connection: Connection, listed: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from sqlalchemy import Connection, column, select, table, update
 from sqlalchemy.exc import DBAPIError
 
 from lengthwise.store import schema
-from lengthwise.store.checks import escaped
+from lengthwise.store.cells import escaped
 from lengthwise.store.claims import CLAIM_OVER
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError, first_line, read_only

@@ -13,7 +13,8 @@ from typing import Any
 from lengthwise.plugins import already_loaded, error_in_user_file, first_line, load_file
 from lengthwise.studies.shipped import shipped_studies, unknown_study
 from lengthwise.studies.study import Study
-from lengthwise.values import ConfigError, cast, near_miss
+from lengthwise.validation import validated
+from lengthwise.values import ConfigError, near_miss
 
 
 class StudyError(ValueError):
@@ -103,7 +104,7 @@ def _converted(file: str, name: str, text: str, kind: Any) -> Any:
             continue
     for value in (text, *candidates):
         try:
-            return cast(value, kind, name)
+            return validated(value, kind, name)
         except ConfigError as error:
             problem = error
     raise StudyError(f"{file}: {problem}")

@@ -25,7 +25,6 @@ from lengthwise.store import (
     RunRow,
     Store,
     StoreError,
-    StoreWarning,
     Unstorable,
     open_folder,
     open_store,
@@ -333,7 +332,6 @@ _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds"
 def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
     """Yield a worker for this process, whose store is open."""
     use_process(spec.compute.threads)
-    warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
     load_plugins(spec.plugins)
     if spec.source is not None:
         load_module(spec.source)

@@ -18,7 +18,7 @@ from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
 from lengthwise.tasks.coupling import Coupling
 from lengthwise.user_classes import is_builtin_class
-from lengthwise.values import cast
+from lengthwise.validation import validated
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
@@ -125,7 +125,7 @@ class Task(CheckedArguments):
         super().check_arguments(arguments)
         for name, parameter in settings_of(cls).items() if is_builtin_class(cls) else ():
             if name in arguments:
-                cast(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
+                validated(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
 
     @classmethod
     def unit_of(cls, settings: Mapping[str, Any]) -> str:

@@ -13,7 +13,8 @@ from lengthwise.trackers.mlflow import MLflow
 from lengthwise.trackers.tensorboard import TensorBoard
 from lengthwise.trackers.trackio import Trackio
 from lengthwise.trackers.wandb import WandB
-from lengthwise.values import ConfigError, install_extra, parse_value, require_known, unlisted
+from lengthwise.validation import parse_value
+from lengthwise.values import ConfigError, install_extra, require_known, unlisted
 
 TRACKERS: dict[str, type[Tracker]] = {tracker.name: tracker for tracker in (TensorBoard, WandB, MLflow, Trackio)}
 

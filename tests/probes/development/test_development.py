@@ -1,25 +1,16 @@
 """Developments from the training to the store, to summaries and to the page; damaged rows do not pass the checks."""
 
-import copy
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from lengthwise.analysis.gather import probe_summaries
 from lengthwise.analysis.intervals import over_seeds
-from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
-from lengthwise.encodings import FIRE, T5
 from lengthwise.probes import PROBES
-from lengthwise.probes.development import Development, DevelopmentQuestion, layers_text
+from lengthwise.probes.development import DevelopmentQuestion, layers_text
 from lengthwise.probes.development.section import MAX_CHARTS
 from lengthwise.report.charts.scales import frame
 from lengthwise.report.palette import looks
-from lengthwise.store.checks import Unreadable
-from lengthwise.tasks import Copy
-from lengthwise.training import train
 
 ASKED = DevelopmentQuestion().to_data()
 LABELS = {"a0": "FIRE", "a1": "FIRE", "b0": "T5"}
@@ -53,16 +44,6 @@ def summary_of(rows: list[Any]) -> Any:
     return found
 
 
-def test_what_a_training_records_passes_the_checks(tmp_path: Path) -> None:
-    for encoding in (FIRE, T5):
-        config = ModelConfig(d_model=16, num_layers=2, num_heads=2)
-        training = TrainingConfig(train_length=4, steps=3, batch_size=2)
-        run = Run(encoding=choose(encoding), task=choose(Copy), model=config, training=training, seed=0)
-        question, result = Development().checks()
-        question(ASKED)
-        result(train(run, tmp_path / run.key).tracked)
-
-
 def test_means_and_changes_over_seeds() -> None:
     of_fire, of_t5 = summary_of(ROWS).series
     c, slopes = of_fire.quantities
@@ -73,13 +54,6 @@ def test_means_and_changes_over_seeds() -> None:
     assert math.isnan(slopes.values[0][1][1])
     (buckets,) = of_t5.quantities
     assert (buckets.first.mean, buckets.first.basis, buckets.change.mean) == (3.5, "none", 1.0)
-
-
-def test_runs_with_other_quantities_are_skipped() -> None:
-    other = row("a1", {"steps": [0, 2, 3], "quantities": fire(0.7)["quantities"][:1]})
-    with pytest.warns(UserWarning, match="another shape"):
-        (of_fire, *_) = summary_of([ROWS[0], other, ROWS[2]]).series
-    assert of_fire.seeds == 1
 
 
 def test_the_section() -> None:
@@ -131,32 +105,3 @@ def test_layers_in_words() -> None:
         "layers 1 to 3",
         "2 layers from 1 to 3",
     ]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"name": "a\nb"},
-        {"layers": []},
-        {"layers": [0]},
-        {"shape": [2]},
-        {"shape": [1, 1, 1]},
-        {"entries": [0]},
-        {"values": [[0.1], [0.2]]},
-        {"values": [[0.1], [0.2], ["x"]]},
-        {"values": []},
-        {"shape": [1, 1]},
-        {"shape": [1, 1], "entries": [0, 1]},
-    ],
-)
-def test_damaged_rows(change: dict[str, Any]) -> None:
-    _, check = Development().checks()
-    result = copy.deepcopy(fire(0.5))
-    check(result)
-    check(T5_RESULT)
-    result["quantities"][0] |= change
-    with pytest.raises(Unreadable):
-        check(result)
-    for damaged in ({"steps": [0]}, {"quantities": []}, {"steps": [0, 1, 2, 3]}):
-        with pytest.raises(Unreadable):
-            check(fire(0.5) | damaged)

@@ -4,14 +4,11 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from lengthwise.analysis.gather import probe_summaries
 from lengthwise.analysis.intervals import over_seeds
 from lengthwise.probes import PROBES
 from lengthwise.probes.learned_bias.section import frame
 from lengthwise.report.palette import looks
-from lengthwise.store.checks import Unreadable
 
 ASKED = {"probe": "learned-bias", "query": 2}
 LABELS = {"a0": "FIRE", "a1": "FIRE", "b0": "rope+T5"}
@@ -83,27 +80,3 @@ def test_the_frame():
     assert frame([0.0, -64.0]) == (-10.0, 0.0)
     assert frame([math.nan]) == (0.0, 1.0)
     assert frame([0.0, -math.inf]) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"bias": [[[0.0]], [[0.0], [1.0]]]},
-        {"bias": [[["x"]]]},
-        {"relative_distance": [0.5]},
-        {"relative_distance": [[1e300]]},
-        {"variation": None},
-        {"distances": [0.5]},
-        {"distances": []},
-        {"distances": [0, 1]},
-        {"variation": [[0.3, 0.3]]},
-    ],
-)
-def test_damaged_rows(change):
-    question, check = PROBES.find("learned-bias").checks()
-    check(ROWS[0].result)
-    with pytest.raises(Unreadable):
-        check(ROWS[0].result | change)
-    for asked in ({"query": 0}, {"query": "2"}, {}):
-        with pytest.raises(Unreadable):
-            question(asked)

@@ -11,7 +11,6 @@ from lengthwise.analysis.intervals import over_examples, over_seeds
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.probes import PROBES
 from lengthwise.report.palette import looks
-from lengthwise.store.checks import Unreadable
 
 ASKED = {"probe": "position-shift", "length": 6, "shifts": [0, 1, 9], "examples": 4, "seed": 0}
 LABELS = {"a0": "RoPE", "a1": "RoPE", "b0": "Learned", "c0": "ALiBi"}
@@ -75,30 +74,3 @@ def test_the_section():
     assert [cell["mean"] for cell in section["changes"][1]["cells"]] == ["4.5e+00", "–"]
     assert [cell["mean"] for cell in section["changes"][2]["cells"]] == ["none", "none"]
     assert "Horizontal axis: number added to all position IDs, from 0 to 9" in section["panel"]["chart"].described
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scores": []},
-        {"scores": [[0.5]]},
-        {"differences": [0.5, "x", 1]},
-        {"logit_changes": None},
-        {"better": "sideways"},
-        {"invariant": 0.5},
-        {"max_length": -1},
-        {"shifts": [0, -1]},
-        {"n": 0},
-        {"scores": [0.9, 0.8]},
-        {"shifts": [0, 1, 9, 10]},
-    ],
-)
-def test_damaged_rows(change):
-    question, check = PROBES.find("position-shift").checks()
-    check(ROWS[0].result)
-    question(ASKED)
-    with pytest.raises(Unreadable):
-        check(ROWS[0].result | change)
-    for asked in ({"shifts": [0]}, {"shifts": [0, 0.5]}, {"length": 0}, {"examples": None}):
-        with pytest.raises(Unreadable):
-            question(ASKED | asked)

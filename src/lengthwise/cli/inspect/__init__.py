@@ -11,7 +11,8 @@ from lengthwise.cli.options import Integer
 from lengthwise.cli.printing import own_docstring, print_json, stdout
 from lengthwise.config import Choice, annotation, choose, settings_of
 from lengthwise.user_classes import is_builtin_class
-from lengthwise.values import ConfigError, parse_value, require_known
+from lengthwise.validation import parse_value
+from lengthwise.values import ConfigError, require_known
 
 WIDTH = 80
 

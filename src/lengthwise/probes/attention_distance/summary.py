@@ -16,7 +16,6 @@ from lengthwise.analysis.probe_rows import (
     mean,
     mean_of,
     nan_for_none,
-    of_one_shape,
     summary_fields,
 )
 from lengthwise.analysis.protocol import canonical
@@ -77,7 +76,7 @@ def summarize(answers: StoredAnswers) -> tuple[AttentionDistanceSummary, ...]:
         reference, _ = json.loads(name)
         own = by_kind.pop("null", [])
         for which, rows in by_kind.items() or [("true", [])]:
-            for some in at_common_lengths(of_one_shape([*rows, *own])):
+            for some in at_common_lengths([*rows, *own]):
                 fields = summary_fields(some, labels, partial(_series, reference))
                 found.append(AttentionDistanceSummary(reference=reference, across=json.loads(which), **fields))
     return tuple(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
-from lengthwise.analysis.probe_rows import ProbeSeries, ProbeSummary, mean, nan_for_none, of_one_shape, summary_fields
+from lengthwise.analysis.probe_rows import ProbeSeries, ProbeSummary, mean, nan_for_none, summary_fields
 from lengthwise.probes.base import StoredAnswers
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def summarize(answers: StoredAnswers) -> tuple[ProbeSummary[DevelopmentSeries], 
 
 
 def _series(label: str, runs: "Sequence[Sequence[ProbeRow]]") -> DevelopmentSeries:
-    results = [row.result for row in of_one_shape([rows[0] for rows in runs])]
+    results = [rows[0].result for rows in runs]
     quantities = zip(*(result["quantities"] for result in results), strict=True)
     return DevelopmentSeries(
         label=label,

@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, MetaData, Table, insert, inspect
 from sqlalchemy.exc import DBAPIError
 
 from lengthwise.store import schema
-from lengthwise.store.checks import escaped
+from lengthwise.store.cells import escaped
 from lengthwise.store.errors import OldTables, StoreError, damaged, read_only, store_errors
 
 _REVISION = re.compile("[1-9][0-9]{0,8}")

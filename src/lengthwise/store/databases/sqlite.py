@@ -24,7 +24,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from lengthwise.store import schema
-from lengthwise.store.checks import escaped
+from lengthwise.store.cells import escaped
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite_file import (
     database_file,

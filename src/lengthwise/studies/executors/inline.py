@@ -1,11 +1,10 @@
 """No worker processes: one run after another in the calling process, where a debugger can stop in your encoding or task."""
 
 import pickle
-import warnings
 from collections.abc import Callable
 
 from lengthwise.config import ExecutorConfig
-from lengthwise.store import Store, StoreWarning
+from lengthwise.store import Store
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import Executor
 from lengthwise.studies.rank_groups import RankGroup
@@ -39,8 +38,7 @@ class InlineExecutor(Executor):
 
     def poll(self, seconds: float) -> None:
         """Finish a whole run, if one can be claimed."""
-        with torch_threads(self.spec.compute.threads), warnings.catch_warnings():
-            warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
+        with torch_threads(self.spec.compute.threads):
             self.unfinished = not self.stopping.is_set() and self.worker.step()
 
     @property

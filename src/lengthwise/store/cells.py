@@ -1,0 +1,62 @@
+"""The types of the cells of a database. pydantic checks them when rows are read and written (`columns.py`)."""
+
+import json
+import math
+import re
+from functools import lru_cache
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BeforeValidator, InstanceOf, StringConstraints
+
+from lengthwise.store.errors import StoreError
+
+LONGEST = 20_000  # characters of a text; enough for the label of a model with 1,000 different layers
+LONGEST_WORD = 1_000  # characters of a name in a table: of a study, a metric, a unit
+
+
+def require_key(key: Any, what: str) -> str:
+    """Return `key` if it is the key of a run, 16 hex digits; otherwise raise `StoreError`. Keys become names of folders."""
+    if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{16}", key):
+        raise StoreError(f"{what} must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
+    return key
+
+
+def escaped(value: Any, most: int = 60) -> str:
+    """Return a value as ASCII text of at most `most` characters, without control characters for the terminal."""
+    text = ascii(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be one line of printable text")
+    return text
+
+
+def _nan_for_null(value: Any) -> Any:
+    return math.nan if value is None else value  # SQL has no NaN
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        raise ValueError("must be JSON") from None
+
+
+_parsed_once = lru_cache(4096)(_parsed)
+
+Key = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
+Text = Annotated[str, StringConstraints(max_length=LONGEST)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)]
+Line = Annotated[Word, AfterValidator(_one_line)]
+Count = Annotated[int, Ge(0)]
+Size = Annotated[int, Ge(1)]
+SmallCount = Annotated[int, Ge(0), Le(2**31 - 1)]  # has 32 bits in SQL
+Number = Annotated[float, BeforeValidator(_nan_for_null)]
+Time = Annotated[float, Ge(0)]  # Unix seconds
+Json = Annotated[InstanceOf[dict], BeforeValidator(_parsed)]  # type: ignore[type-arg]
+# All runs of a study have the same few questions. Their rows share one dict for each, which nobody changes.
+Question = Annotated[InstanceOf[dict], BeforeValidator(_parsed_once)]  # type: ignore[type-arg]
