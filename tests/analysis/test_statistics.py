@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from lengthwise.analysis import Findings, SeedScore
 from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
@@ -26,6 +26,7 @@ from lengthwise.analysis.statistics import (
     power,
     statistics_of,
 )
+from lengthwise.analysis.statistics.effective_length import non_increasing
 from lengthwise.analysis.statistics.paired import effect_interval, hedges_factor
 from lengthwise.analysis.statistics.seeds import deviation_interval, seeds_for
 from lengthwise.config import ConfigError
@@ -67,16 +68,52 @@ def test_its_interval_is_where_the_interval_of_the_score_contains_the_threshold(
 
 
 @pytest.mark.parametrize(
-    ("rows", "text", "tested"),
+    ("row", "text", "tested"),
     [([0.9, 0.9, 0.85], "≥ 256", 256), ([0.7, 0.9, 0.9], "< 64", None), ([0.9, 0.7, 0.9], "90", 64)],
 )
-def test_an_effective_length_is_censored_and_ends_at_the_first_failure(
-    rows: list[float], text: str, tested: int | None
+def test_an_effective_length_is_censored_and_ends_at_the_first_certain_failure(
+    row: list[float], text: str, tested: int | None
 ) -> None:
-    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count."""
-    found = effective_length(LENGTHS, curves(rows), 0.8, EXACT_MATCH)
+    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count, because
+    Wilson's interval of 70 of 100 ends at 0.781."""
+    found = effective_length(LENGTHS, curves(row), 0.8, EXACT_MATCH)
     assert found is not None
     assert (found.text, found.tested) == (text, tested)
+
+
+def test_an_uncertain_failure_is_averaged_with_the_next_length() -> None:
+    """The mean of 0.79 and 0.83 passes. The interval still begins where the lower end of 0.79 fails."""
+    found = effective_length(LENGTHS, curves([0.9, 0.78, 0.84], [0.9, 0.8, 0.82]), 0.8, EXACT_MATCH)
+    assert found is not None
+    assert (found.text, found.tested) == ("≥ 256", 256)
+    assert found.low < 128
+    assert found.high == math.inf
+
+
+def test_non_increasing() -> None:
+    """The values of isotonic regression, by SciPy and by hand."""
+    assert non_increasing([3.0, 1.0, 2.0, 2.5, 0.0]) == pytest.approx([3.0, 11 / 6, 11 / 6, 11 / 6, 0.0])
+    for values in np.random.default_rng(0).standard_normal((20, 7)).tolist():
+        expected = optimize.isotonic_regression(values, increasing=False).x
+        assert non_increasing(values) == pytest.approx(expected.tolist())
+
+
+def shares_of_seeds(chance: np.random.Generator, means: Sequence[float], seeds: int) -> list[Curve]:
+    """Return curves of seeds with beta distributions of concentration 60, and of 512 examples, independent between lengths."""
+    shares = chance.beta(60 * np.array(means), 60 - 60 * np.array(means), (seeds, len(means)))
+    return curves(*(chance.binomial(512, shares) / 512).tolist(), n=512)
+
+
+def test_the_estimate_is_not_too_short_where_scores_stay_near_the_threshold() -> None:
+    """True effective length: ≥ 512. The first failure of the means would be below 512 in 73 % of studies, and below 128 in 36 %."""
+    chance, lengths = np.random.default_rng(1), (64, 128, 256, 512)
+    values = []
+    for _ in range(400):
+        found = effective_length(lengths, shares_of_seeds(chance, (0.83, 0.82, 0.81, 0.81), 3), 0.8, EXACT_MATCH)
+        assert found is not None
+        values.append(found.value)
+    assert np.mean(np.array(values) < 512) == pytest.approx(0.49, abs=0.08)
+    assert np.mean(np.array(values) < 128) == pytest.approx(0.12, abs=0.05)
 
 
 def test_a_single_seed_has_no_interval() -> None:
