@@ -629,7 +629,11 @@ def effective_length_errors(figures: dict[str, Any]) -> Rows:
     for row in figures["rows"]:
         first, fit = row["first failure"], row["fit"]
         cells = [f"{part['too short']:.2f}" for part in (first, fit)]
-        cells += [f"{round(part[name], 2) + 0:.2f}" for name in ("mean error", "root mean square error") for part in (first, fit)]
+        cells += [
+            f"{round(part[name], 2) + 0:.2f}"
+            for name in ("mean error", "root mean square error")
+            for part in (first, fit)
+        ]
         true = "≥ 512" if row["true"] is None else str(row["true"])
         rows.append([row["case"], true, str(row["seeds"]), *cells])
     return rows
