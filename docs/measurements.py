@@ -598,11 +598,6 @@ def coverage_held_out(figures: dict[str, Any]) -> Rows:
 
 
 @table("coverage")
-def coverage_discrete(figures: dict[str, Any]) -> Rows:
-    return _coverage_rows(figures["discrete"])
-
-
-@table("coverage")
 def coverage_limited(figures: dict[str, Any]) -> Rows:
     return _coverage_rows(figures["limited"])
 
@@ -613,6 +608,34 @@ def _coverage_rows(found: dict[str, dict[str, dict[str, dict[str, float]]]]) -> 
         for case, shares in cases.items():
             cells = [f"{share['coverage']:.3f} ± {share['standard_error']:.3f}" for share in shares.values()]
             rows.append([statistic, case, *cells])
+    return rows
+
+
+@table("effective_length")
+def effective_length_errors(figures: dict[str, Any]) -> Rows:
+    rows = [
+        [
+            "mean shares at 64, 128, 256 and 512",
+            "true",
+            "seeds",
+            "too short: first failure",
+            "too short: fit",
+            "mean error, octaves: first failure",
+            "mean error, octaves: fit",
+            "root mean square error, octaves: first failure",
+            "root mean square error, octaves: fit",
+        ]
+    ]
+    for row in figures["rows"]:
+        first, fit = row["first failure"], row["fit"]
+        cells = [f"{part['too short']:.2f}" for part in (first, fit)]
+        cells += [
+            f"{round(part[name], 2) + 0:.2f}"
+            for name in ("mean error", "root mean square error")
+            for part in (first, fit)
+        ]
+        true = "≥ 512" if row["true"] is None else str(row["true"])
+        rows.append([row["case"], true, str(row["seeds"]), *cells])
     return rows
 
 

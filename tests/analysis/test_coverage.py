@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-LOWEST, HIGHEST = 0.92, 0.98
+LOWEST = 0.92
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def benchmark() -> ModuleType:
     return module
 
 
-def test_the_stored_coverage_is_within_its_limits(benchmark: ModuleType) -> None:
+def test_the_stored_coverage_is_above_its_limit(benchmark: ModuleType) -> None:
     figures = json.loads((BENCHMARKS / "results" / "coverage.json").read_text(encoding="utf-8"))["figures"]
     for part, cases in benchmark.PARTS.items():
         assert {name: list(found) for name, found in figures[part].items()} == {n: list(c) for n, c in cases.items()}
@@ -36,15 +36,17 @@ def test_the_stored_coverage_is_within_its_limits(benchmark: ModuleType) -> None
                 for seeds, share in by_seeds.items():
                     where = f"{statistic}, {case}, {seeds}: {share['coverage']}"
                     assert part == "limited" or share["coverage"] >= LOWEST, where
-                    assert part not in ("cases", "held out") or share["coverage"] <= HIGHEST, where
 
 
 @pytest.mark.parametrize(
     ("statistic", "case", "studies"),
     [
-        ("score, shares", "mean 0.98, sd 0.02", 300),
+        ("score, shares", "mean 0.98, sd 0.02", 600),
+        ("score, shares", "mean 0.995, sd 0.004", 600),
+        ("score, losses", "seeds 0.01 on the same texts, standard error 0.04", 600),
         ("score, losses", "examples, equal seeds", 600),
         ("score, groups of prompts", "both 1", 300),
+        ("effective length", "shares, threshold 0.8", 300),
         ("area", "losses", 400),
         ("difference", "effect 1", 600),
         ("effect size", "effect 0.5", 600),
@@ -57,14 +59,15 @@ def test_intervals_of_simulated_studies(benchmark: ModuleType, statistic: str, c
     assert 0.90 <= found <= 0.99
 
 
-@pytest.mark.slow
-def test_effective_lengths_of_simulated_studies(benchmark: ModuleType) -> None:
-    for case in benchmark.CASES["effective length"].values():
-        assert 0.90 <= benchmark.coverage(case, 3, 300, start=1)["coverage"] <= 0.99
-
-
 def test_a_wrong_interval_is_noticed(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The normal quantile instead of Student's t, of three seeds, contains the true mean in about 81 % of studies."""
     monkeypatch.setattr("lengthwise.analysis.intervals.quantile_t", lambda degrees: 1.959964)
     found = benchmark.coverage(benchmark.CASES["score, losses"]["seeds"], 3, 600)["coverage"]
     assert found == pytest.approx(0.81, abs=0.05)
+
+
+def test_students_t_of_shares_near_1_is_too_narrow(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why shares have a method of their own."""
+    monkeypatch.setattr(benchmark, "EXACT_MATCH", benchmark.CROSS_ENTROPY)
+    found = benchmark.coverage(benchmark.CASES["score, shares"]["mean 0.98, sd 0.02"], 3, 600)["coverage"]
+    assert found == pytest.approx(0.88, abs=0.04)

@@ -1,16 +1,14 @@
 """Intervals against numbers worked out by hand (t quantiles from the printed tables)."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from lengthwise.analysis import Interval, from_rows, over_examples, over_seeds
-from lengthwise.analysis.intervals import Method, of_scores, over_seeds_and_groups, with_examples, with_wilson
+from lengthwise.analysis import Interval, over_examples, over_seeds
+from lengthwise.analysis.intervals import Method, of_scores, of_seeds, over_seeds_and_groups, over_shares, with_wilson
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.analysis.ranks import over_lengths
-from lengthwise.store.rows import RunRow, ScoreRow
+from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.values import join_names
 
 
@@ -115,26 +113,70 @@ def test_wilson_never_narrows() -> None:
     assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
 
 
-def test_seeds_that_agree_by_chance_have_the_width_of_their_examples() -> None:
-    agree = with_examples(over_seeds([0.612, 0.612]), [0.014, 0.014], None)
-    assert agree.half_width == pytest.approx(1.959964 * 0.014 / math.sqrt(2))
-    assert (agree.low, agree.high) == pytest.approx((0.612 - agree.half_width, 0.612 + agree.half_width))
-    wide = over_seeds([0.2, 0.9])
-    assert with_examples(wide, [0.014, 0.014], None) == wide
-    assert with_examples(over_seeds([0.99, 0.99], (0.0, 1.0)), [0.2, 0.2], (0.0, 1.0)).high == 1.0
+# ---- shares over seeds ------------------------------------------------------------------------------------------
 
 
-def test_points_and_scores_over_lengths_are_never_narrower_than_their_examples(
-    make_run: Callable[..., RunRow], make_score: Callable[..., ScoreRow]
-) -> None:
-    runs = [make_run(seed=seed) for seed in range(2)]
-    scores = [make_score(run, 2.0, 0.03, asked=asked) for run in runs for asked in run.asked]
-    task = from_rows([], runs, scores).tasks[0]
-    half = 1.959964 * 0.03 / math.sqrt(2)
-    assert task.series[0].points[0].interval.half_width == pytest.approx(half, rel=1e-5)
-    longer = over_lengths(task, task.series[0], "longer")  # two lengths
-    assert longer is not None
-    assert longer.half_width == pytest.approx(half / math.sqrt(2), rel=1e-5)
+def logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+def test_shares_have_students_t_on_the_logit_of_their_mean() -> None:
+    """By hand: p = (0.9 · 1536 + 1/2) / 1537, h = 4.302653 · 0.05 / √3 = 0.124207, divided by p (1 − p) = 0.0902077."""
+    interval = over_shares([0.85, 0.9, 0.95], [512] * 3)
+    p = 1382.9 / 1537
+    assert interval.mean == pytest.approx(0.9)
+    assert [logit(interval.low), logit(interval.high)] == pytest.approx(
+        [logit(p) - 0.124207 / 0.0902077, logit(p) + 0.124207 / 0.0902077], rel=1e-5
+    )
+    assert interval.mean - interval.low > 2 * (interval.high - interval.mean), "a fourth seed may be worse"
+
+
+def test_shares_in_the_middle_have_nearly_students_t() -> None:
+    shares = [0.48, 0.5, 0.51, 0.49, 0.52]
+    expected, interval = over_seeds(shares), over_shares(shares, [10_000] * 5)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+@pytest.mark.parametrize("shares", [[1.0, 1.0, 1.0], [0.75, 0.75], [0.5, 0.52, 0.51]])
+def test_seeds_that_agree_by_chance_have_the_width_of_their_examples(shares: list[float]) -> None:
+    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the mean."""
+    seeds, widths = len(shares), []
+    for n in (4, 16, 64):
+        interval = over_shares(shares, [n] * seeds)
+        p = (math.fsum(shares) * n + 0.5) / (seeds * n + 1)
+        assert logit(interval.low) == pytest.approx(logit(p) - 1.959964 / math.sqrt(seeds * n * p * (1 - p)))
+        assert interval.low <= interval.mean <= interval.high
+        widths.append(interval.high - interval.low)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] > 0
+
+
+def test_shares_of_0_and_1_are_mirrored_and_finite() -> None:
+    right, wrong = over_shares([1.0] * 3, [64] * 3), over_shares([0.0] * 3, [64] * 3)
+    assert (right.high, wrong.low) == (1.0, 0.0)
+    # p = 192.5 / 193, and 1.959964 / √(192 p (1 − p)) = 2.78262.
+    assert logit(right.low) == pytest.approx(math.log(385) - 2.78262, abs=1e-5)
+    assert right.low == pytest.approx(1 - wrong.high)
+    low, high = over_shares([1.0, 0.99, 0.97], [512] * 3).low, over_shares([0.0, 0.01, 0.03], [512] * 3).high
+    assert low == pytest.approx(1 - high)
+
+
+def test_seeds_with_few_examples_widen_the_interval() -> None:
+    """The variance of a mean over seeds with 10 and 1,000 examples is that of 2 · 19.8 examples."""
+    interval = over_shares([0.5, 0.5], [10, 1000])
+    assert interval == over_shares([0.5, 0.5], [20 / 1.01] * 2)
+    assert interval.half_width > over_shares([0.5, 0.5], [505] * 2).half_width
+
+
+def test_each_kind_of_score_has_its_interval() -> None:
+    """Losses of seeds that are scored on the same texts may agree more closely than their standard errors."""
+    means, errors, counts = [0.75, 0.76, 0.77], [0.2] * 3, [64] * 3
+    assert of_seeds(means, errors, counts, [()] * 3, CROSS_ENTROPY) == over_seeds(means)
+    assert of_seeds(means, errors, counts, [()] * 3, EXACT_MATCH) == over_shares(means, counts)
+    assert of_seeds(means[:1], errors, counts, [()], CROSS_ENTROPY) == over_examples(0.75, 0.2)
+    single = of_seeds([1.0], [0.0], [256], [()], EXACT_MATCH)
+    assert single == with_wilson(over_examples(1.0, 0.0, (0.0, 1.0)), 256)
+    assert of_seeds([1.0, math.nan], errors, counts, [()] * 2, EXACT_MATCH).basis == "none"
 
 
 # ---- over seeds and prompts -------------------------------------------------------------------------------------

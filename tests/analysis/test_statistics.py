@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from lengthwise.analysis import Findings, SeedScore
-from lengthwise.analysis.intervals import agree_by_chance, over_seeds, over_seeds_and_groups, over_shares
+from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
 from lengthwise.analysis.ranks import mean_reciprocal_rank
-from lengthwise.analysis.shares import limits_of_mean
 from lengthwise.analysis.statistics import (
     Curve,
     Options,
@@ -27,6 +26,7 @@ from lengthwise.analysis.statistics import (
     power,
     statistics_of,
 )
+from lengthwise.analysis.statistics.effective_length import non_increasing
 from lengthwise.analysis.statistics.paired import effect_interval, hedges_factor
 from lengthwise.analysis.statistics.seeds import deviation_interval, seeds_for
 from lengthwise.config import ConfigError
@@ -68,16 +68,52 @@ def test_its_interval_is_where_the_interval_of_the_score_contains_the_threshold(
 
 
 @pytest.mark.parametrize(
-    ("rows", "text", "tested"),
+    ("row", "text", "tested"),
     [([0.9, 0.9, 0.85], "≥ 256", 256), ([0.7, 0.9, 0.9], "< 64", None), ([0.9, 0.7, 0.9], "90", 64)],
 )
-def test_an_effective_length_is_censored_and_ends_at_the_first_failure(
-    rows: list[float], text: str, tested: int | None
+def test_an_effective_length_is_censored_and_ends_at_the_first_certain_failure(
+    row: list[float], text: str, tested: int | None
 ) -> None:
-    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count."""
-    found = effective_length(LENGTHS, curves(rows), 0.8, EXACT_MATCH)
+    """From 0.9 to 0.7, the threshold 0.8 is half-way: 64 · √2 = 90.5. A later length that passes again does not count, because
+    Wilson's interval of 70 of 100 ends at 0.781."""
+    found = effective_length(LENGTHS, curves(row), 0.8, EXACT_MATCH)
     assert found is not None
     assert (found.text, found.tested) == (text, tested)
+
+
+def test_an_uncertain_failure_is_averaged_with_the_next_length() -> None:
+    """The mean of 0.79 and 0.83 passes. The interval still begins where the lower end of 0.79 fails."""
+    found = effective_length(LENGTHS, curves([0.9, 0.78, 0.84], [0.9, 0.8, 0.82]), 0.8, EXACT_MATCH)
+    assert found is not None
+    assert (found.text, found.tested) == ("≥ 256", 256)
+    assert found.low < 128
+    assert found.high == math.inf
+
+
+def test_non_increasing() -> None:
+    """The values of isotonic regression, by SciPy and by hand."""
+    assert non_increasing([3.0, 1.0, 2.0, 2.5, 0.0]) == pytest.approx([3.0, 11 / 6, 11 / 6, 11 / 6, 0.0])
+    for values in np.random.default_rng(0).standard_normal((20, 7)).tolist():
+        expected = optimize.isotonic_regression(values, increasing=False).x
+        assert non_increasing(values) == pytest.approx(expected.tolist())
+
+
+def shares_of_seeds(chance: np.random.Generator, means: Sequence[float], seeds: int) -> list[Curve]:
+    """Return curves of seeds with beta distributions of concentration 60, and of 512 examples, independent between lengths."""
+    shares = chance.beta(60 * np.array(means), 60 - 60 * np.array(means), (seeds, len(means)))
+    return curves(*(chance.binomial(512, shares) / 512).tolist(), n=512)
+
+
+def test_the_estimate_is_not_too_short_where_scores_stay_near_the_threshold() -> None:
+    """True effective length: ≥ 512. The first failure of the means would be below 512 in 73 % of studies, and below 128 in 36 %."""
+    chance, lengths = np.random.default_rng(1), (64, 128, 256, 512)
+    values = []
+    for _ in range(400):
+        found = effective_length(lengths, shares_of_seeds(chance, (0.83, 0.82, 0.81, 0.81), 3), 0.8, EXACT_MATCH)
+        assert found is not None
+        values.append(found.value)
+    assert np.mean(np.array(values) < 512) == pytest.approx(0.49, abs=0.08)
+    assert np.mean(np.array(values) < 128) == pytest.approx(0.12, abs=0.05)
 
 
 def test_a_single_seed_has_no_interval() -> None:
@@ -220,26 +256,7 @@ def test_power() -> None:
     assert detectable_effect(3) == pytest.approx(3.26, abs=0.01)
 
 
-# ---- shares, groups and ranks -----------------------------------------------------------------------------------
-
-
-def test_limits_of_shares_in_the_middle_are_students() -> None:
-    shares = [0.48, 0.5, 0.51, 0.49, 0.52]
-    expected = over_seeds(shares)
-    assert limits_of_mean(shares, [10_000] * 5) == pytest.approx((expected.low, expected.high), abs=0.004)
-
-
-def test_limits_of_shares_are_mirrored_and_skewed() -> None:
-    low, high = limits_of_mean([1.0, 0.99, 0.97], [512] * 3)
-    assert limits_of_mean([0.0, 0.01, 0.03], [512] * 3) == pytest.approx((1 - high, 1 - low), abs=1e-6)
-    mean = (1.0 + 0.99 + 0.97) / 3
-    assert mean - low > 3 * (high - mean) > 0
-
-
-def test_seeds_agree_by_chance_below_the_first_percent() -> None:
-    """(S − 1) · ratio below χ²(2) at 1 %, which is 2 · ln(1 / 0.99) = 0.0201007."""
-    assert agree_by_chance(0.01, 1.0, 3)
-    assert not agree_by_chance(0.0101, 1.0, 3)
+# ---- groups and ranks --------------------------------------------------------------------------------------------
 
 
 def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
@@ -252,9 +269,10 @@ def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
 
 
 def test_the_interval_of_a_mean_reciprocal_rank() -> None:
-    """Always the second of four: scaled from 1/4 ... 1 to 0 ... 1, the share of (1/2 − 1/4) / (3/4) = 1/3."""
+    """Always the second of four: scaled from 1/4 ... 1 to 0 ... 1, the share of (1/2 − 1/4) / (3/4) = 1/3. In three tasks, each
+    encoding is compared with three others, so there are nine examples."""
     found = mean_reciprocal_rank([[0.5, 0.5, 0.5]] * 3, 4)
-    scaled = over_shares([1 / 3] * 3, [3] * 3)
+    scaled = over_shares([1 / 3] * 3, [9] * 3)
     assert (found.mean, found.low, found.high) == pytest.approx(
         (0.5, 0.25 + 0.75 * scaled.low, 0.25 + 0.75 * scaled.high)
     )

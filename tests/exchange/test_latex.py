@@ -77,7 +77,7 @@ def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
     runs = made(store, done=False, asked=asked)
     for run in runs:
         scores = [
-            {"asked": a, "length": a["length"], "metric": "exact match", "better": "higher", "n": 256, "mean": 0.5}
+            {"asked": a, "length": a["length"], "metric": "exact match", "better": "higher", "n": 256, "mean": 0.9}
             | {"standard_error": 0.03, "out_of_distribution": a["length"] > 8, "seconds": 1.0}
             for a in asked
         ]

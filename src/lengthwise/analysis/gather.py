@@ -19,7 +19,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.generated_answers import generated_answers
-from lengthwise.analysis.intervals import compute_together, of_seeds
+from lengthwise.analysis.intervals import of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.position_scores import position_scores
 from lengthwise.analysis.protocol import (
@@ -267,15 +267,13 @@ class _Panel:
 
     def points(self) -> list[tuple[Point, ...]]:
         """Return the points of each encoding, by length."""
-        seeds = [
-            {length: tuple(_seed_score(*row) for row in by_length[length]) for length in sorted(by_length)}
+        return [
+            tuple(
+                self.point(length, tuple(_seed_score(*row) for row in by_length[length]))
+                for length in sorted(by_length)
+            )
             for by_length in self.scores.values()
         ]
-        scores = [of_length for by_length in seeds for of_length in by_length.values()]
-        compute_together(
-            (([s.mean for s in some], [s.n for s in some], [s.groups for s in some]) for some in scores), self.metric
-        )
-        return [tuple(self.point(*of_length) for of_length in by_length.items()) for by_length in seeds]
 
     def point(self, length: int, seeds: tuple[SeedScore, ...]) -> Point:
         interval = of_seeds(

@@ -4,7 +4,7 @@ import hashlib
 import math
 import statistics
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -90,36 +90,6 @@ def with_wilson(interval: Interval, examples: float) -> Interval:
     half = z / (1 + z * z / examples) * math.sqrt(p * (1 - p) / examples + z * z / (4 * examples * examples))
     low, high = min(interval.low, max(0.0, middle - half)), max(interval.high, min(1.0, middle + half))
     return replace(interval, low=low, high=high)
-
-
-def with_examples(interval: Interval, standard_errors: Sequence[float], bounds: tuple[float, float] | None) -> Interval:
-    """Return an interval over seeds. If the seeds agree too well (`agree_by_chance`), widen it to the interval over all examples.
-
-    Without it, two seeds whose means agree by chance would claim more than their examples can show. The standard error of the mean
-    over S seeds is √(Σ errors²) / S, as if each seed had examples of its own; `with_wilson` counts examples in the same way.
-    `standard_errors`: one for each seed. Widening every narrower interval would be too cautious: where seeds differ by their
-    examples alone, Student's t would then contain the true mean of three seeds in about 99 % of studies.
-    """
-    if interval.basis != "seeds" or not all(map(math.isfinite, standard_errors)):
-        return interval
-    count = len(standard_errors)
-    variance = (interval.half_width / quantile_t(count - 1)) ** 2 * count
-    if not agree_by_chance(variance, math.hypot(*standard_errors) ** 2 / count, count):
-        return interval
-    pooled = over_examples(interval.mean, math.hypot(*standard_errors) / len(standard_errors), bounds)
-    low, high = min(interval.low, pooled.low), max(interval.high, pooled.high)
-    return replace(interval, low=low, high=high, half_width=max(interval.half_width, pooled.half_width))
-
-
-def agree_by_chance(variance: float, of_examples: float, seeds: int) -> bool:
-    """Return whether the means of seeds vary so little that their examples alone would cause more variance in 99 % of studies.
-
-    `variance`: the sample variance of the seeds' means. `of_examples`: the variance that the examples cause in one seed's mean.
-    Then (S − 1) · variance / of_examples has a chi-squared distribution with S − 1 degrees of freedom.
-    """
-    from scipy.special import chdtri  # imported here because it is slow
-
-    return (seeds - 1) * variance < float(chdtri(seeds - 1, 0.99)) * of_examples
 
 
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:
@@ -215,65 +185,40 @@ def of_seeds(
     groups: Sequence[Sequence[float]],
     metric: Metric,
 ) -> Interval:
-    """Return the 95 % interval of a score, given for each seed its mean, the standard error of that mean, its number of examples,
-    and the means of its groups of examples ([] where none are stored).
+    """Return the 95 % interval of a score.
 
-    With groups, it is over seeds and groups, which are the same for all seeds (`over_seeds_and_groups`). Without groups, it is over
-    seeds: for shares of correct answers by `over_shares`, otherwise by Student's t, widened where the seeds agree by chance
-    (`with_examples`). With a single seed, it is over the examples.
+    For each seed, its mean, the standard error of that mean, its number of examples and the means of its groups of examples
+    are given ([] where no groups are stored). With groups, the interval is over seeds and groups, which are the same for
+    all seeds (`over_seeds_and_groups`). Without groups, it is over seeds: for shares of correct answers by `over_shares`,
+    otherwise by Student's t. With a single seed, it is over the examples.
     """
-    if _over_shares(means, groups, metric):
+    same_groups = bool(groups) and all(groups)
+    if metric.share and len(means) > 1 and not same_groups and all(map(math.isfinite, means)):
         return over_shares(means, counts)
     interval = of_scores(means, groups, standard_errors[0], metric.limits)
     if metric.share:  # seeds that answer the same prompts do not increase the number of prompts
-        return with_wilson(interval, (max if _shared(groups) else sum)(counts))
-    return with_examples(interval, standard_errors, metric.limits)
+        return with_wilson(interval, (max if same_groups else sum)(counts))
+    return interval
 
 
-def compute_together(
-    samples: Iterable[tuple[Sequence[float], Sequence[float], Sequence[Sequence[float]]]], metric: Metric
-) -> None:
-    """Compute what takes long in `of_seeds` for many scores at once, given each one's means, numbers of examples, and groups.
+def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
+    """Return the interval of a share of correct answers over at least two seeds: Student's t on the logit of the mean share.
 
-    This changes no interval. `of_seeds` finds the limits of shares that were computed, and returns in less than half of the time.
+    A half-width h of the share p corresponds to h / (p (1 − p)) of its logit (delta method). h is that of Student's t over
+    the seeds' shares. It is at least 1.96 · √(p (1 − p) / N), the normal half-width over all N examples, because few seeds
+    may agree by chance. p includes half a correct and half a wrong answer, so that the logits of 0 and 1 are finite.
+    `counts`: each seed's number of examples.
     """
-    from lengthwise.analysis.shares import limits_of_means
-
-    limits_of_means((means, counts) for means, counts, groups in samples if _over_shares(means, groups, metric))
-
-
-def _over_shares(means: Sequence[float], groups: Sequence[Sequence[float]], metric: Metric) -> bool:
-    return metric.share and len(means) > 1 and not _shared(groups) and all(map(math.isfinite, means))
-
-
-def _shared(groups: Sequence[Sequence[float]]) -> bool:
-    """Whether the seeds answered the same groups of examples."""
-    return bool(groups) and all(groups)
-
-
-def over_shares(means: Sequence[float], counts: Sequence[float], *, answers: bool = True) -> Interval:
-    """Return the interval of a share of correct answers over at least two seeds.
-
-    Its limits are those of `shares.limits_of_mean`, because the shares of seeds are skewed near 0 and 1. If the seeds vary
-    widely (`shares.WIDE`), they are not narrower than those of Student's t. If the seeds agree by chance (`agree_by_chance`), they
-    are not narrower than Wilson's interval for all examples.
-
-    `answers`: whether each example is right or wrong. Values between 0 and 1 vary less than right and wrong answers, so with them,
-    only seeds with equal means agree by chance.
-    """
-    from lengthwise.analysis.shares import WIDE, limits_of_mean
-
-    mean = math.fsum(means) / len(means)
-    low, high = limits_of_mean(means, counts)
-    variance = sample_variance(means)
-    if variance > WIDE * mean * (1 - mean):
-        t = over_seeds(means, (0.0, 1.0))
-        low, high = min(low, t.low), max(high, t.high)
-    interval = Interval(mean, min(low, mean), max(high, mean), (high - low) / 2, "seeds")
-    of_examples = mean * (1 - mean) * math.fsum(1 / n for n in counts) / len(counts)
-    agree = math.isclose(min(means), max(means), rel_tol=1e-12)
-    agree |= answers and agree_by_chance(variance, of_examples, len(means))
-    return with_wilson(interval, math.fsum(counts)) if agree else interval
+    seeds = len(means)
+    mean = math.fsum(means) / seeds
+    examples = seeds**2 / math.fsum(1 / n for n in counts)  # their sum, if every seed has the same number
+    share = (mean * examples + 0.5) / (examples + 1)
+    variance = share * (1 - share)
+    half_width = max(over_seeds(means).half_width, quantile_normal() * math.sqrt(variance / examples)) / variance
+    logit = math.log(share / (1 - share))
+    low, high = (1 / (1 + math.exp(-end)) for end in (logit - half_width, logit + half_width))
+    low, high = min(low, mean), max(high, mean)
+    return Interval(mean, low, high, (high - low) / 2, "seeds")
 
 
 def identity(values: Sequence[float], rows: int) -> int:

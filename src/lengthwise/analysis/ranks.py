@@ -218,12 +218,12 @@ def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | 
 def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> Interval:
     """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same tasks.
 
-    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares of as many examples as
-    there are tasks (`over_shares`), because the same rank on all tasks with a few seeds does not prove that no other is possible.
+    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares (`over_shares`) of
+    as many examples as there are comparisons with other encodings: n − 1 in each task.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
     shares = [min(1.0, max(0.0, mean)) for mean in means]
-    found = over_shares(shares, [len(values) for values in by_seed], answers=False)
+    found = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
     mean, low, high = (lowest + (1 - lowest) * value for value in (found.mean, found.low, found.high))
     return replace(found, mean=mean, low=low, high=high, half_width=(1 - lowest) * found.half_width)

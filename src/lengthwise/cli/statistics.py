@@ -83,7 +83,10 @@ def _print_task(task: "TaskStatistics") -> None:
         reach = [effective.text, effective.interval_text] if effective else ["–", ""]
         table.add_row(row.label, str(row.seeds), *reach, *_cells(area))
     console.print(table)
-    console.print(f"Effective length: the longest length up to which the mean score passes, with {task.rule}.")
+    console.print(
+        "Effective length: the longest length up to which a non-increasing curve through the mean scores passes, with "
+        f"{task.rule}."
+    )
     if task.comparisons:
         console.print(
             f"\nPairs of encodings, mean score over {task.where}"

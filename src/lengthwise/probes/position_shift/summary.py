@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis.intervals import Interval, over_examples, over_seeds, with_examples
+from lengthwise.analysis.intervals import Interval, of_scores
 from lengthwise.analysis.probe_rows import ProbeSeries, ProbeSummary, by_question, nan_for_none, summary_fields
 from lengthwise.probes.base import StoredAnswers
 
@@ -65,9 +65,5 @@ def _series(bounds: Bounds, label: str, runs: "Sequence[Sequence[ProbeRow]]") ->
 
 
 def _interval(means: Sequence[float], errors: Sequence[float], bounds: Bounds) -> Interval | None:
-    """Return the interval over seeds, at least as wide as that over their examples; over examples for a single seed."""
-    if any(map(math.isnan, means)):
-        return None
-    if len(means) == 1:
-        return over_examples(means[0], errors[0], bounds)
-    return with_examples(over_seeds(means, bounds), errors, bounds)
+    """Return the interval over seeds, or over examples for a single seed."""
+    return None if any(map(math.isnan, means)) else of_scores(means, (), errors[0], bounds)
