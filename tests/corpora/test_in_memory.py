@@ -172,7 +172,7 @@ class TestBadInput:
         (tmp_path / "a").write_bytes(b"xx")
         self.refused(tmp_path / "a" / "b", "*", "text", str(tmp_path / "a" / "b"))
 
-    @pytest.mark.parametrize("path", ["", "  ", "a\0b"])
+    @pytest.mark.parametrize("path", ["", "  "])
     def test_no_path(self, path):
         self.refused(path, "*", "the text must be a file, a folder")
 

@@ -252,11 +252,12 @@ class TestHuggingFace:
     def test_a_saved_dataset(self, tmp_path: Path) -> None:
         import datasets
 
-        rows = [{"text": f"t{n}", "more": n} for n in range(10)]
+        rows = [{"text": f"t{n}", "more": n, "meta": {"text": f"m{n}"}} for n in range(10)]
         datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "one"))
         datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(str(tmp_path / "dict"))
         want = [row["text"].encode() for row in rows]
         assert texts(f"hf:{tmp_path / 'one'}") == texts(f"hf:{tmp_path / 'dict'}") == want
+        assert texts(f"hf:{tmp_path / 'one'}", field="meta.text") == [f"m{n}".encode() for n in range(10)]
         with pytest.raises(ConfigError, match="has no split 'test'; available: train"):
             records(f"hf:{tmp_path / 'dict'}", split="test")
         with pytest.raises(ConfigError, match="has no field 'txt'; did you mean 'text'"):

@@ -93,7 +93,7 @@ def absolute(path: str) -> str:
     if is_built_in(path):
         stdlib.domains(path)
         return path
-    if not path.strip() or "\0" in path:
+    if not path.strip():
         raise ConfigError(f'the text must be a file, a folder, or "python", got {path!r}')
     try:
         return str(Path(path).expanduser().resolve())

@@ -36,7 +36,7 @@ class FileSource(Source):
 
     @classmethod
     def knows(cls, text: str) -> bool:
-        return bool(text.strip()) and "\0" not in text
+        return bool(text.strip())
 
     @classmethod
     def open(cls, text: str, options: SourceOptions) -> "FileSource":
