@@ -86,6 +86,13 @@ def install_extra(extra: str) -> str:
     return f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
 
 
+def missing_package(what: str, package: str, extra: str, error: ImportError) -> ConfigError:
+    """Return the error that `what` needs a package of an extra, which cannot be imported."""
+    return ConfigError(
+        f"{what} needs the package {package}, which cannot be imported ({error}); {install_extra(extra)}"
+    )
+
+
 RESULTS = "lengthwise-results"  # the results folder of commands
 WEIGHTS = "weights.safetensors"  # in the folder of a run
 CHECKPOINT = re.compile(r"checkpoint-([0-9]{8,16})\.safetensors")

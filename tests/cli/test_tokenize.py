@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.corpora.small_corpora import content, json_lines, story
@@ -56,6 +58,15 @@ def test_a_dry_run_shows_documents_and_writes_nothing(here: Call, source: Path, 
     assert "line 1: 5 bytes\n" in here("tokenize", hello, "--dry-run", "--tokenizer", "bpe:300").out
 
 
+def test_an_output_that_is_a_link_to_a_folder_elsewhere(here: Call, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "scratch")
+    ran = here("tokenize", source, "--output", tmp_path / "link")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "scratch" / "manifest.json").exists()
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_what_cannot_be_prepared(here: Call, source: Path, tmp_path: Path) -> None:
     cases = [
         ([source], "tokenize needs a folder for the corpus: --output FOLDER"),
@@ -86,6 +97,19 @@ def test_it_starts_without_torch(source: Path, tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.stderr == "False\n"
+
+
+@pytest.mark.medium
+def test_a_dry_run_of_a_dataset_of_parquet_files(tmp_path: Path) -> None:
+    """It stops reading early. The threads that still read aborted every second process at its end."""
+    (tmp_path / "data").mkdir()
+    table = pa.table({"text": [f"document {n} " * 50 for n in range(60_000)]})
+    pq.write_table(table, tmp_path / "data" / "a.parquet", row_group_size=1000)
+    words = [sys.executable, "-m", "lengthwise", "tokenize", f"hf:{tmp_path / 'data'}", "--dry-run"]
+    for _ in range(3):
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert ran.stdout.startswith("hf:data, shard 0, row 1: ")
 
 
 @pytest.mark.medium

@@ -85,11 +85,3 @@ def test_a_shift_to_a_corpus_with_another_share_of_validation(tmp_path: Path) ->
     settings = Text.changed(dict(run_on(paths[0]).task.settings), {"path": str(tmp_path / "text0.2")})
     assert dict(choose(Text, **settings).settings)["validation"] == 0.1
     check_lengths(run_on(paths[0]), [16], [{"path": paths[1]}])
-
-
-def test_a_link_as_output_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(ConfigError, match="link must not be a link; name the folder itself"):
-        prepare(letters(tmp_path / "text"), tmp_path / "link")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real", "text"]

@@ -66,9 +66,9 @@ def command(
     lengthwise tokenize hf:allenai/c4:en --output c4; lengthwise tokenize books-8k --verify
 
     Args:
-        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz or .zst),
-            hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine, python for Python's manual,
-            docstrings and source, or a published corpus: c4, pg19, arxiv, github.
+        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz, .bz2,
+            .xz or .zst), hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine, python for
+            Python's manual, docstrings and source, or a published corpus: c4, pg19, arxiv, github.
     """
     if not source.startswith("hf:"):
         require_no_address("The source", source)
@@ -93,7 +93,7 @@ def command(
     preparation = Preparation(
         source=opened,
         tokenizer=options.tokenizer,
-        output=Path(options.output).expanduser().absolute(),
+        output=Path(options.output).expanduser().resolve(),
         validation=options.validation,
         skip_invalid=options.skip_invalid,
         workers=os.cpu_count() or 1 if options.workers is None else options.workers,

@@ -8,19 +8,14 @@ from pathlib import Path
 
 from lengthwise.corpora import stdlib
 from lengthwise.corpora.documents import Document, remove_duplicates
+from lengthwise.corpora.sources import formats
 from lengthwise.corpora.sources.base import Invalid, SourceOptions
-from lengthwise.corpora.sources.formats import format_of
+from lengthwise.corpora.sources.compression import SUFFIXES
 from lengthwise.corpora.sources.listing import list_files, reason, signature
 from lengthwise.values import ConfigError
 
 MAX_BYTES = 4 << 30  # a corpus is held in memory
-RECORDS = (
-    ".jsonl",
-    ".ndjson",
-    ".parquet",
-    ".gz",
-    ".zst",
-)  # ends of the names of files whose bytes are not the text itself
+RECORDS = (".jsonl", ".ndjson", ".parquet", *SUFFIXES)  # of the names of files whose bytes are not the text itself
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ def absolute(path: str) -> str:
     if is_built_in(path):
         stdlib.domains(path)
         return path
-    if not path.strip() or "\0" in path:
+    if not path.strip():
         raise ConfigError(f'the text must be a file, a folder, or "python", got {path!r}')
     try:
         return str(Path(path).expanduser().resolve())
@@ -158,9 +153,9 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
 
 def _records(file: Path, name: str) -> Iterator[Document]:
     """Yield the documents of a file that is compressed or has several of them. Each record is a group of its own."""
-    form, size = format_of(name), 0
-    for piece, _ in form.pieces(file, name, file.stat().st_size, MAX_BYTES):
-        for record in form.read(file, piece, SourceOptions()):
+    size = 0
+    for piece, _ in formats.pieces(file, name, file.stat().st_size, MAX_BYTES):
+        for record in formats.read(file, piece, SourceOptions()):
             if isinstance(record, Invalid):
                 raise ConfigError(
                     f"{record.name}: {record.problem}; for a corpus with another field, use lengthwise tokenize --field"

@@ -109,8 +109,6 @@ class Preparation:
             raise ConfigError(f"cannot write {error.filename or work}: {error.strerror or error}") from error
 
     def _require_free(self, output: Path) -> None:
-        if output.is_symlink():
-            raise ConfigError(f"--output {output} must not be a link; name the folder itself")
         if output.exists() and not output.is_dir():
             raise ConfigError(f"--output {output} is a file; name a folder that does not exist yet")
         if output.is_dir() and any(output.iterdir()) and not (output / NAME).exists():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lengthwise.corpora.manifest import COUNTS, LENGTH_TYPE, NAME, lengths_file, read_manifest
 from lengthwise.corpora.shards import TokenReader
 from lengthwise.corpora.tokenizers import ByteTokenizer, FileTokenizer, Tokenizer
+from lengthwise.corpora.tokenizers.file import CONFIG, FILE
 from lengthwise.corpora.writing import sha256_of
 from lengthwise.values import ConfigError
 
@@ -72,7 +73,7 @@ def damages(corpus: Path, show: Callable[[str, float, float], None]) -> list[str
     """
     manifest = read_manifest(corpus)
     expected: dict[str, tuple[int | None, str]] = {**manifest.expected()}
-    expected |= {name: (None, sha256) for name, sha256 in manifest.files.items()}
+    expected |= {name: (None, manifest.files[name]) for name in (FILE, CONFIG) if name in manifest.files}
     found = []
     for number, (name, (size, sha256)) in enumerate(expected.items()):
         show(f"checking {name}", number, len(expected))

@@ -34,15 +34,10 @@ def write_shard(job: Job, keys: Sequence[str], shard: ShardPlan, folder: Path) -
         for part, start, count in shard.runs.tolist():
             with open(job.folder / f"{keys[part]}.part", "rb") as source:
                 source.seek(start * dtype.itemsize)
-                while count:
-                    tokens = np.fromfile(source, dtype, min(count, COPIED))
-                    if not len(tokens):
-                        raise ConfigError(
-                            f"{source.name} is damaged; delete the folder {job.folder.parent}, and tokenize again"
-                        )
+                for first in range(0, count, COPIED):
+                    tokens = np.fromfile(source, dtype, min(count - first, COPIED))
                     counts += np.bincount(tokens, minlength=len(counts))
                     file.write(tokens.tobytes())
-                    count -= len(tokens)
     return file.sha256, counts
 
 

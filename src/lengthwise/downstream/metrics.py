@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lengthwise.values import ConfigError, install_extra
+from lengthwise.values import ConfigError, missing_package
 
 Floats = NDArray[np.float64]
 References = Sequence[Sequence[str]]
@@ -283,9 +283,7 @@ def _package(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(
-            f"this metric needs the package {name}, which cannot be imported ({error}); {install_extra('data')}"
-        ) from error
+        raise missing_package("this metric", name, "data", error) from error
 
 
 # ---- the list ------------------------------------------------------------------------------------------------------

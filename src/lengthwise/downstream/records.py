@@ -1,23 +1,23 @@
 """Files of JSON lines in a folder or in a zip archive, of any size: checked and indexed in one pass, then read row by row."""
 
 import hashlib
-import json
+import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lengthwise.corpora.sources.listing import reason, signature
-from lengthwise.values import ConfigError, json_problem, near_miss
+from lengthwise.corpora.sources.rows import json_row, numbered_lines
+from lengthwise.values import ConfigError
 
-MAX_LINE = 1 << 28  # bytes; the longest books of NarrativeQA have some megabytes
 MAX_UNPACKED = 1 << 30  # bytes of a file in a zip archive, which is held in memory
 ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
 
@@ -26,7 +26,7 @@ Check = Callable[[dict[str, Any]], str]  # returns the ID of a row; raises `Conf
 
 @dataclass(frozen=True)
 class Location:
-    """A file of JSON lines: `path` itself, or its member `member` if it is a zip archive."""
+    """A file: `path` itself, or its member `member` if it is a zip archive."""
 
     path: Path
     member: str = ""
@@ -36,10 +36,22 @@ class Location:
         """The name for messages."""
         return f"{self.path}, {self.member}" if self.member else str(self.path)
 
+    @contextmanager
+    def open(self) -> Iterator[io.BufferedReader | io.BytesIO]:
+        """Open the file for reading. A file in an archive is unpacked into memory. Raise `ConfigError` if it is unreadable."""
+        if self.member:
+            yield io.BytesIO(unpack(self))
+            return
+        try:
+            with open(self.path, "rb") as file:
+                yield file
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.name}: {reason(error)}; copy it again") from error
+
 
 @dataclass(frozen=True)
 class Records:
-    """The rows of a file. `starts` and `stops`: the bytes of each row. `lines`: its line number, from 1.
+    """The rows of a file. `starts` and `stops`: the bytes of each row.
 
     `by_id`: the numbers of the rows with each ID, in the order of the file. `sha256`: the hash of the file's bytes.
     """
@@ -47,10 +59,9 @@ class Records:
     location: Location
     starts: NDArray[np.int64] = field(repr=False)
     stops: NDArray[np.int64] = field(repr=False)
-    lines: NDArray[np.int64] = field(repr=False)
     by_id: dict[str, tuple[int, ...]] = field(repr=False)
     sha256: str
-    unpacked: bytes | None = field(repr=False)  # the whole file, if it comes from an archive
+    content: bytes | None = field(repr=False)  # the whole file, if it comes from an archive
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -58,17 +69,11 @@ class Records:
     def row(self, number: int) -> dict[str, Any]:
         """Return a row. Raise `ConfigError` if the file has changed since it was indexed so that the row cannot be read."""
         start, stop = int(self.starts[number]), int(self.stops[number])
+        with _opened(self.location, self.content) as file:
+            file.seek(start)
+            line = file.read(stop - start)
         try:
-            if self.unpacked is not None:
-                line = self.unpacked[start:stop]
-            else:
-                with open(self.location.path, "rb") as file:
-                    file.seek(start)
-                    line = file.read(stop - start)
-        except OSError as error:
-            raise ConfigError(f"cannot read {self.location.name}: {reason(error)}") from error
-        try:
-            return parsed(line)
+            return json_row(line)
         except ConfigError:
             raise ConfigError(f"{self.location.name} has changed while it was in use; start again") from None
 
@@ -146,70 +151,31 @@ def records(location: Location, check: Check) -> Records:
 
 @lru_cache(maxsize=8)  # a study opens the same files many times
 def _records(location: Location, check: Check, file_signature: tuple[int, ...]) -> Records:
-    import io
-
-    if location.member:
-        content = unpack(location)
-        return index(location, io.BytesIO(content), check, content)
-    with open(location.path, "rb", buffering=1 << 20) as file:
-        return index(location, file, check)
+    return index(location, check, unpack(location) if location.member else None)
 
 
-def index(location: Location, file: IO[bytes], check: Check, unpacked: bytes | None = None) -> Records:
-    """Read a file once and return its rows. Empty lines are skipped."""
+def index(location: Location, check: Check, content: bytes | None) -> Records:
+    """Read a file once and return its rows. Empty lines are skipped. `content`: that of the file, if it is in memory."""
     sha = hashlib.sha256()
-    places: list[tuple[int, int, int]] = []
+    places: list[tuple[int, int]] = []
     by_id: dict[str, list[int]] = {}
-    place = number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        where = f"{location.name}, line {number}"
-        if len(line) > MAX_LINE:
-            raise ConfigError(f"{where}: a line must have at most {MAX_LINE:,} bytes")
-        sha.update(line)
-        start, place = place, place + len(line)
-        if not line.strip():
-            continue
-        try:
-            identity = check(parsed(line))
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        by_id.setdefault(identity, []).append(len(places))
-        places.append((start, place, number))
+    with _opened(location, content) as file:
+        for number, start, line in numbered_lines(file, location.name):
+            sha.update(line)
+            if line.isspace():
+                continue
+            try:
+                identity = check(json_row(line))
+            except ConfigError as error:
+                raise ConfigError(f"{location.name}, line {number}: {error}") from None
+            by_id.setdefault(identity, []).append(len(places))
+            places.append((start, start + len(line)))
     if not places:
         raise ConfigError(f"{location.name} has no rows; give a file with a JSON object on each line")
-    starts, stops, lines = np.array(places, np.int64).T
+    starts, stops = np.array(places, np.int64).T
     rows = {identity: tuple(numbers) for identity, numbers in by_id.items()}
-    return Records(location, starts, stops, lines, rows, sha.hexdigest(), unpacked)
+    return Records(location, starts, stops, rows, sha.hexdigest(), content)
 
 
-def parsed(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for anything else."""
-    try:
-        values = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); give a file of JSON lines"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"it is not a JSON object ({json_problem(error)}); write one object per line") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"it must be a JSON object, got a {type(values).__name__}; write one object per line")
-    return values
-
-
-def text_field(row: dict[str, Any], name: str, missing: str = "") -> str:
-    """Return a field of a row that must be text. `missing`: what to do if it is null, for the message."""
-    if name not in row:
-        fields = ", ".join(map(str, row))[:200] or "none"
-        raise ConfigError(f"it has no field {name!r}{near_miss(name, map(str, row))}; its fields are: {fields}")
-    value = row[name]
-    if value is None and missing:
-        raise ConfigError(f"the field {name!r} is null; {missing}")
-    if not isinstance(value, str):
-        raise ConfigError(f"the field {name!r} must be text, got a {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"the field {name!r} contains half of a surrogate pair, which is not a character") from None
-    return value
+def _opened(location: Location, content: bytes | None) -> AbstractContextManager[io.BufferedReader | io.BytesIO]:
+    return location.open() if content is None else io.BytesIO(content)

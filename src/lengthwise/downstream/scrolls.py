@@ -3,14 +3,14 @@
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from json import dumps
 from pathlib import Path
 from typing import Any
 
+from lengthwise.corpora.sources.rows import text_field
 from lengthwise.downstream.examples import Example, ExampleSet, average
 from lengthwise.downstream.metrics import EXACT_MATCH, F1, ROUGE, AnswerMetric
-from lengthwise.downstream.records import Location, Records, find_file, index, records, text_field
+from lengthwise.downstream.records import Location, Records, find_file, index, records
 from lengthwise.values import ConfigError, near_miss
 
 FILES = {"train": "train.jsonl", "test": "validation.jsonl"}  # the published test files have no answers
@@ -103,7 +103,9 @@ def checked(row: dict[str, Any]) -> str:
     """Return the ID of a row. Raise `ConfigError` for a row that is not in the format of SCROLLS."""
     if not text_field(row, "input").strip():
         raise ConfigError("the field 'input' must not be empty")
-    text_field(row, "output", missing=NO_OUTPUT)
+    if row.get("output", "") is None:
+        raise ConfigError(f"the field 'output' is null; {NO_OUTPUT}")
+    text_field(row, "output")
     return text_field(row, "id")
 
 
@@ -150,4 +152,4 @@ def demo() -> ScrollsExamples:
 
 def _demo_records(split: str) -> Records:
     content = "".join(dumps(row) + "\n" for row in demo_rows(split, DEMO_ROWS[split])).encode()
-    return index(Location(Path(DEMO), FILES[split]), BytesIO(content), checked, content)
+    return index(Location(Path(DEMO), FILES[split]), checked, content)

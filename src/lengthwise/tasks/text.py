@@ -37,8 +37,8 @@ class Text(Task):
     - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.corpora.stdlib`), "python:manual",
       "python:docstrings", "python:source", a file, or a folder. In a folder, all files that match `glob` are read, except hidden
       ones. Write ./python for a folder named python. Files of JSON lines (.jsonl, field "text") and .parquet have several
-      documents, and .gz and .zst are decompressed. All of them are held in memory. A folder that `lengthwise tokenize` wrote may
-      have any size, because it is read from the disk.
+      documents, and .gz, .bz2, .xz and .zst are decompressed. All of them are held in memory. A folder that
+      `lengthwise tokenize` wrote may have any size, because it is read from the disk.
     - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single
       file. A prepared corpus has its own share.
     - `targets`: 0 scores all bytes of a piece. n scores only its last n bytes, and the pieces of all lengths end at the same

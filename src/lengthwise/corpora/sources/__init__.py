@@ -1,6 +1,6 @@
 """Sources: where documents come from. One file per kind, one line per kind in the list below.
 
-Files have formats of their own (`formats/`), and text and JSON lines may be compressed (`compression.py`).
+Files have formats (`formats.py`), and text and JSON lines may be compressed (`compression.py`).
 """
 
 from dataclasses import replace

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lengthwise.corpora.documents import Document
-from lengthwise.values import ConfigError, install_extra, near_miss
+from lengthwise.corpora.sources.rows import field_of, text_field
+from lengthwise.values import ConfigError
 
 MAX_DOCUMENT = 1 << 28  # bytes; a document is held in memory
 PARTS = 128  # that a source is divided into, about; more if it is very large
@@ -94,46 +95,17 @@ class Source(ABC):
         """Return plain data that changes when the documents of a part may have changed."""
 
 
-def record(values: Mapping[str, Any], name: str, options: SourceOptions) -> Record:
-    """Return the document of a record. A record whose text is null is an empty document."""
+def record_of(row: Mapping[str, Any], name: str, options: SourceOptions) -> Record:
+    """Return the document of a row. A row whose text is null is an empty document."""
     try:
-        text = _field(values, options.field)
-        origin = _field(values, options.origin) if options.origin else ""
-    except KeyError as error:
-        missing = str(error.args[0])
-        return Invalid(
-            name,
-            f"it has no field {missing!r}{near_miss(missing, map(str, values))}; its fields are: "
-            f"{', '.join(map(str, values))[:200] or 'none'}",
-        )
-    if text is None:
-        text = ""
-    if not isinstance(text, str):
-        return Invalid(name, f"the field {options.field!r} must be text, got a {type(text).__name__}")
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        return Invalid(name, "its text contains half of a surrogate pair, which is not a character")
-    return too_large(name) if len(data) > MAX_DOCUMENT else Document(name, "" if origin is None else str(origin), data)
+        text = "" if field_of(row, options.field) is None else text_field(row, options.field)
+        origin = field_of(row, options.origin) if options.origin else None
+    except ConfigError as error:
+        return Invalid(name, str(error))
+    return document(name, "" if origin is None else str(origin), text.encode())
 
 
-def too_large(name: str) -> Invalid:
-    return Invalid(name, f"a document must have at most {MAX_DOCUMENT:,} bytes; divide it into several documents")
-
-
-def _field(values: Mapping[str, Any], name: str) -> Any:
-    """Return a field, or a field of a field: `meta.text`. Raise `KeyError` if there is none."""
-    if name in values:
-        return values[name]
-    value: Any = values
-    for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            raise KeyError(name)
-        value = value[part]
-    return value
-
-
-def missing_package(what: str, package: str, error: ImportError) -> ConfigError:
-    return ConfigError(
-        f"{what} needs the package {package}, which cannot be imported ({error}); {install_extra('data')}"
-    )
+def document(name: str, origin: str, data: bytes) -> Record:
+    if len(data) > MAX_DOCUMENT:
+        return Invalid(name, f"a document must have at most {MAX_DOCUMENT:,} bytes; divide it into several documents")
+    return Document(name, origin, data)

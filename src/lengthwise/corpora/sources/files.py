@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lengthwise.corpora.sources import formats
 from lengthwise.corpora.sources.base import Part, Piece, Record, Source, SourceOptions, part_bytes
-from lengthwise.corpora.sources.formats import format_of
 from lengthwise.corpora.sources.listing import list_files, reason, signature
 from lengthwise.values import ConfigError
 
@@ -26,8 +26,8 @@ class FileSource(Source):
             else:
                 names, signatures = (path.name,), (signature(path.stat()),)
                 self._folder = path.parent
-            if path.exists() and not path.is_dir() and not path.is_file():
-                raise ConfigError(f"the source {path} is neither a file nor a folder; give one of these")
+                if not path.is_file():
+                    raise ConfigError(f"the source {path} is neither a file nor a folder; give one of these")
         except FileNotFoundError:
             raise ConfigError(f"there is no file or folder {path}; give one that exists") from None
         except OSError as error:
@@ -36,7 +36,7 @@ class FileSource(Source):
 
     @classmethod
     def knows(cls, text: str) -> bool:
-        return bool(text.strip()) and "\0" not in text
+        return bool(text.strip())
 
     @classmethod
     def open(cls, text: str, options: SourceOptions) -> "FileSource":
@@ -48,7 +48,7 @@ class FileSource(Source):
         total = 0
         target = part_bytes(sum(size for size, *_ in self._signatures.values()))
         for name, (size, *_) in self._signatures.items():
-            for piece, weight in format_of(name).pieces(self._folder / name, name, size, target):
+            for piece, weight in formats.pieces(self._folder / name, name, size, target):
                 pieces.append(piece)
                 total += weight
                 if total >= target:
@@ -58,7 +58,7 @@ class FileSource(Source):
 
     def read(self, part: Part) -> Iterator[Record]:
         for piece in part:
-            yield from format_of(piece.file).read(self._folder / piece.file, piece, self.options)
+            yield from formats.read(self._folder / piece.file, piece, self.options)
 
     def state(self, part: Part) -> list[Any]:
         options = [self.options.field, self.options.origin]

@@ -1,32 +1,24 @@
 """Datasets of Hugging Face, from the hub or from a folder, read as streams."""
 
+import atexit
 import hashlib
 import json
-import os
-import threading
-import urllib.error
-import urllib.request
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lengthwise.corpora.catalog import CATALOG
-from lengthwise.corpora.sources.base import (
-    Part,
-    Piece,
-    Record,
-    Source,
-    SourceOptions,
-    missing_package,
-    part_bytes,
-    record,
-)
+from lengthwise.corpora.sources.base import Part, Piece, Record, Source, SourceOptions, part_bytes, record_of
 from lengthwise.corpora.sources.listing import list_files
-from lengthwise.values import ConfigError, near_miss
+from lengthwise.values import ConfigError, missing_package, near_miss
 
 PREFIX = "hf:"
-ENDPOINT = "https://huggingface.co"
 TIMEOUT = 5.0  # seconds until the hub counts as unreachable; `datasets` itself would try again for half a minute
+
+THREADS_END = (
+    0.5  # seconds; a process that ends while threads of pyarrow still read is aborted (apache/arrow issue 45214)
+)
 
 
 class HuggingFaceSource(Source):
@@ -34,7 +26,7 @@ class HuggingFaceSource(Source):
     `save_to_disk` wrote.
 
     A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the network. Each
-    shard of the stream, which is a file of the dataset, is a part.
+    shard of the stream, which is a file of the dataset, is a part. `datasets` no longer runs code of a dataset.
     """
 
     form = "hf:NAME[:CONFIGURATION]"
@@ -55,7 +47,6 @@ class HuggingFaceSource(Source):
             files = [[name, *s[:2]] for name, s in zip(names, signatures, strict=True)]
             self.revision = hashlib.sha256(json.dumps(files).encode()).hexdigest()
         else:
-            _require_hub(self.dataset)
             self.revision = self._newest_commit()
         self._stream: Any = None
 
@@ -79,7 +70,7 @@ class HuggingFaceSource(Source):
         for piece in part:
             for index in range(piece.start, piece.stop):
                 rows = enumerate(self._rows(stream.shard(stream.num_shards, index)), 1)
-                yield from (record(row, f"{self.name}, shard {index}, row {n}", self.options) for n, row in rows)
+                yield from (record_of(row, f"{self.name}, shard {index}, row {n}", self.options) for n, row in rows)
 
     def state(self, part: Part) -> list[Any]:
         place = [self.dataset, self.configuration, self.revision]
@@ -92,56 +83,60 @@ class HuggingFaceSource(Source):
             raise self._error(error) from error
 
     def _open(self) -> Any:
-        if self._stream is not None:
-            return self._stream
-        try:
-            import datasets
-        except ImportError as error:
-            raise missing_package(self.name, "datasets", error) from error
-        try:
-            if self.folder and any((self.folder / name).exists() for name in ("state.json", "dataset_dict.json")):
-                stream = self._saved(datasets.load_from_disk(str(self.folder)))
-            else:
-                place = str(self.folder) if self.folder else self.dataset
-                revision = None if self.folder else self.revision
-                configuration = self.configuration or None
-                stream = datasets.load_dataset(
-                    place, configuration, split=self.options.split, streaming=True, revision=revision
-                )
-        except ConfigError:
-            raise
-        except Exception as error:
-            raise self._error(error) from error
-        needed = {n.partition(".")[0] for n in (self.options.field, self.options.origin) if n}
-        if stream.column_names and not {self.options.field, self.options.origin} - {""} <= set(stream.column_names):
-            if missing := needed - set(stream.column_names):
-                name = min(missing)
-                raise ConfigError(
-                    f"{self.name} has no field {name!r}{near_miss(name, stream.column_names)}; its fields are: "
-                    f"{', '.join(stream.column_names)}"
-                )
-        elif stream.column_names:
-            stream = stream.select_columns([n for n in (self.options.field, self.options.origin) if n])
-        self._stream = stream
-        return stream
+        """Return the stream of the columns that are needed. A worker process opens it once."""
+        if self._stream is None:
+            try:
+                import datasets
+            except ImportError as error:
+                raise missing_package(self.name, "datasets", "data", error) from error
+            try:
+                stream = self._load(datasets)
+            except ConfigError:
+                raise
+            except Exception as error:
+                raise self._error(error) from error
+            if known := stream.column_names:
+                fields = [name for name in (self.options.field, self.options.origin) if name]
+                columns = [name if name in known else name.partition(".")[0] for name in fields]
+                for field, column in zip(fields, columns, strict=True):
+                    if column not in known:
+                        raise ConfigError(
+                            f"{self.name} has no field {field!r}{near_miss(field, known)}; its fields are: {', '.join(known)}"
+                        )
+                stream = stream.select_columns(list(dict.fromkeys(columns)))
+            self._stream = stream
+            atexit.register(time.sleep, THREADS_END)
+        return self._stream
 
-    def _saved(self, saved: Any) -> Any:
-        """Return the stream of what `save_to_disk` wrote: one split, or all splits of a dataset."""
+    def _load(self, datasets: Any) -> Any:
+        if not self.folder:
+            return datasets.load_dataset(
+                self.dataset,
+                self.configuration or None,
+                split=self.options.split,
+                streaming=True,
+                revision=self.revision,
+            )
+        if not any((self.folder / name).exists() for name in ("state.json", "dataset_dict.json")):
+            return datasets.load_dataset(
+                str(self.folder), self.configuration or None, split=self.options.split, streaming=True
+            )
+        saved = datasets.load_from_disk(str(self.folder))
         if isinstance(saved, dict):
             split = self.options.split
             if split not in saved:
                 raise ConfigError(f"{self.name} has no split {split!r}; available: {', '.join(saved)}")
             saved = saved[split]
-        shards = max(1, min(len(saved), saved.data.nbytes // part_bytes(saved.data.nbytes) + 1))
-        return saved.to_iterable_dataset(num_shards=shards)
+        size = saved.data.nbytes
+        return saved.to_iterable_dataset(num_shards=max(1, min(len(saved), size // part_bytes(size) + 1)))
 
     def _newest_commit(self) -> str:
         try:
             from huggingface_hub import HfApi
         except ImportError as error:
-            raise missing_package(self.name, "huggingface_hub", error) from error
+            raise missing_package(self.name, "huggingface_hub", "data", error) from error
         try:
-            return str(HfApi().dataset_info(self.dataset, timeout=30).sha)
+            return str(HfApi().dataset_info(self.dataset, timeout=TIMEOUT).sha)
         except Exception as error:
             raise self._error(error) from error
 
@@ -161,37 +156,3 @@ def _download(dataset: str) -> str:
         if published.dataset == dataset:
             command, source = published.download(folder), f"{folder}{published.options}"
     return f"`{command}` on a machine with a network, then `lengthwise tokenize {source}`"
-
-
-def _require_hub(dataset: str) -> None:
-    """Raise `ConfigError` at once if the hub may not or cannot be reached."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        reason = "HF_HUB_OFFLINE is set"
-    else:
-        endpoint = os.environ.get("HF_ENDPOINT") or ENDPOINT
-        reason = _unreachable(endpoint)
-    if reason:
-        raise ConfigError(
-            f"the dataset {dataset} is on the Hugging Face hub, which cannot be reached ({reason}); download it: "
-            f"{_download(dataset)}"
-        )
-
-
-def _unreachable(endpoint: str) -> str:
-    """Return why the address does not answer, or an empty text. A thread limits the time, as looking up a name has no limit."""
-    reasons = [f"no answer from {endpoint} in {TIMEOUT:.0f} s"]
-
-    def ask() -> None:
-        try:
-            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT).close()
-            reasons.append("")
-        except urllib.error.HTTPError:  # an answer
-            reasons.append("")
-        except (OSError, ValueError) as error:
-            cause = getattr(error, "reason", error)
-            reasons.append(str(getattr(cause, "strerror", None) or cause))
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
-    return reasons[-1]

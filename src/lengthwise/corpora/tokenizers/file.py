@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lengthwise import regular_file
 from lengthwise.corpora.tokenizers.base import TokenArray, Tokenizer, decoded
-from lengthwise.values import ConfigError, install_extra
+from lengthwise.values import ConfigError, missing_package
 
 if TYPE_CHECKING:
     import tokenizers
 
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
-MAX_BYTES = 1 << 29  # of a tokenizer.json; the largest published ones have 30 MB
-MAX_TOKENS = 1 << 24
 PIECE = 1 << 22  # characters of a document that are encoded at once, because tokens take about 100 bytes each meanwhile
 # Special tokens that stand for the beginning and the end of a sequence, if no tokenizer_config.json names them.
 BOS_NAMES = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>", "[CLS]")
@@ -44,8 +41,6 @@ class FileTokenizer(Tokenizer):
         self._tokenizer = _load(name, content)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values(), default=-1) + 1  # more than there are tokens, if some IDs are unused
-        if not 1 <= size <= MAX_TOKENS:
-            raise ConfigError(f"the tokenizer {name} must have between 1 and {MAX_TOKENS:,} token IDs, got {size:,}")
         special = {t.content: n for n, t in self._tokenizer.get_added_tokens_decoder().items() if t.special}
         settings = _settings(name, config)
         bos = _special(settings, "bos_token", vocabulary, special, BOS_NAMES)
@@ -113,7 +108,7 @@ def pieces(text: str, size: int) -> Iterator[str]:
 
 def _read(file: Path) -> bytes:
     try:
-        return regular_file.read(file, MAX_BYTES)
+        return file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the tokenizer {file}: {error.strerror or error}; name another file") from error
 
@@ -122,10 +117,7 @@ def _load(name: str, content: bytes) -> "tokenizers.Tokenizer":
     try:
         from tokenizers import Tokenizer as Implementation
     except ImportError as error:
-        raise ConfigError(
-            f"the tokenizer {name} needs the package tokenizers, which cannot be imported ({error}); "
-            f"{install_extra('data')}"
-        ) from error
+        raise missing_package(f"the tokenizer {name}", "tokenizers", "data", error) from error
     try:
         tokenizer = Implementation.from_buffer(content)
     except Exception as error:  # the package raises this class itself

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from lengthwise.corpora.tokenizers.base import decoded
 from lengthwise.corpora.tokenizers.file import FileTokenizer
-from lengthwise.values import ConfigError, install_extra
+from lengthwise.values import ConfigError, missing_package
 
 PREFIX = "bpe:"
 FORM = "bpe:SIZE"
@@ -38,9 +38,7 @@ def train(documents: Iterable[bytes], size: int) -> FileTokenizer:
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError as error:
-        raise ConfigError(
-            f"training a tokenizer needs the package tokenizers, which cannot be imported ({error}); {install_extra('data')}"
-        ) from error
+        raise missing_package("training a tokenizer", "tokenizers", "data", error) from error
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

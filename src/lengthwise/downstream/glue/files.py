@@ -1,20 +1,17 @@
 """Finding and reading the published files of GLUE and SuperGLUE: parquet of the hub, and JSON lines."""
 
 import hashlib
-import io
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from lengthwise.corpora.sources.base import missing_package
-from lengthwise.corpora.sources.listing import reason
-from lengthwise.downstream.records import MAX_LINE, Location, find_file, opened_archive, parsed, unpack
+from lengthwise.corpora.sources.rows import json_row, numbered_lines, parquet_rows
+from lengthwise.downstream.records import Location, find_file, opened_archive
 from lengthwise.values import ConfigError
 
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
-ROWS = 1024  # of a parquet file that are decoded at once
 
 
 def find(path: str, folders: Sequence[str], stems: Sequence[str]) -> list[Location]:
@@ -56,63 +53,25 @@ def _require_all_shards(files: list[Path]) -> None:
 
 def rows(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for a file that cannot be read."""
-    try:
-        if location.path.suffix == ".parquet":
-            yield from _parquet_rows(location.path)
-        elif location.member:
-            yield from _json_rows(location, io.BytesIO(unpack(location)))
-        else:
-            with open(location.path, "rb", buffering=1 << 20) as file:
-                yield from _json_rows(location, file)
-    except OSError as error:
-        raise ConfigError(f"cannot read {location.name}: {reason(error)}; copy it again") from error
+    if location.path.suffix == ".parquet":
+        for number, row in parquet_rows(location.path):
+            if row is None:
+                raise ConfigError(f"{location.name}, row {number}: it is not UTF-8 text; write the file again as UTF-8")
+            yield f"{location.name}, row {number}", row
+        return
+    with location.open() as file:
+        for number, _, line in numbered_lines(file, location.name):
+            if line.isspace():
+                continue
+            where = f"{location.name}, line {number}"
+            try:
+                row = json_row(line)
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {error}") from None
+            yield where, row
 
 
 def sha256(location: Location) -> str:
     """Return the hash of the bytes of a file."""
-    if location.member:
-        return hashlib.sha256(unpack(location)).hexdigest()
-    try:
-        with open(location.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigError(f"cannot read {location.name}: {reason(error)}") from error
-
-
-def _json_rows(location: Location, file: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        where = f"{location.name}, line {number}"
-        if len(line) > MAX_LINE:
-            raise ConfigError(f"{where}: a line must have at most {MAX_LINE:,} bytes")
-        if not line.strip():
-            continue
-        try:
-            row = parsed(line)
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        yield where, row
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise missing_package(str(path), "pyarrow", error) from error
-    number = 0
-    try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS, use_threads=False):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", row
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}, rows after {number}: a text is not UTF-8 ({error}); write the file again as UTF-8"
-        ) from error
-    except (ArrowException, OSError) as error:
-        raise ConfigError(
-            f"{path} is not a readable parquet file: {' '.join(str(error).split())[:200]}; copy it again"
-        ) from error
+    with location.open() as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

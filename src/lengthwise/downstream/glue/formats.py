@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lengthwise.corpora.sources.rows import text_field
 from lengthwise.downstream.examples import Example
 from lengthwise.downstream.metrics import CORRELATION, F1_AND_EXACT_MATCH, AnswerMetric, of_classes
-from lengthwise.downstream.records import text_field
 from lengthwise.values import ConfigError
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class GlueDataset:
     def joined(self, row: Mapping[str, Any]) -> str:
         """Return `name column: text column: text`, as T5 writes a row."""
         columns = next((some for some in self.columns if all(name in row for name in some)), self.columns[0])
-        return " ".join([self.name, *(f"{name}: {text_field(dict(row), name)}" for name in columns)])
+        return " ".join([self.name, *(f"{name}: {text_field(row, name)}" for name in columns)])
 
     def label(self, row: Row) -> str:
         """Return the text of a row's label, which is a number, a boolean or a text. Raise `ConfigError` if it is missing."""
