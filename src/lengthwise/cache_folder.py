@@ -1,5 +1,5 @@
-"""The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text, and the
-results of comparing GPU kernels with the reference.
+"""The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text, and the GPUs
+where the GPU kernels were tested.
 
 It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches, as platformdirs finds it: on Linux in
 `$XDG_CACHE_HOME` if that is an absolute path, or `~/.cache`.
