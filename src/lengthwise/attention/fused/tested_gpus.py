@@ -16,7 +16,7 @@ import torch
 from lengthwise import cache_folder
 from lengthwise.native.library import user_stacklevel
 
-FILE = "gpu-kernels.json"  # in the cache folder: a list of combinations
+FILE = "tested-gpus"  # in the cache folder: a list of combinations as JSON
 KERNELS = Path(__file__).parent / "gpu"
 
 
