@@ -36,7 +36,7 @@ class CompileAttention(BuildHookInterface):  # type: ignore[type-arg]
             if library is None:
                 content = building.compiled()
                 library = folder / building.name(content)
-                files.write(library, content, 0o755)
+                files.write(library, content)
                 building.remove_outdated(folder)
         except (building.CannotBuild, OSError) as error:
             self.app.display_warning(f"the fused CPU attention is left out: {error}")

@@ -1,10 +1,8 @@
 """The compiled CPU kernel: where it is found, what is loaded, and what is compiled again."""
 
-import contextlib
 import ctypes
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,7 +22,7 @@ SIZE = ctypes.sizeof(native.Call)
 @pytest.fixture
 def real() -> bytes:
     """What was compiled of these sources."""
-    found = [*building.candidates(library.beside()), *building.candidates(cache_folder.folder() or library.beside())]
+    found = [*building.candidates(library.beside()), *building.candidates(cache_folder.folder())]
     return found[0].read_bytes()
 
 
@@ -172,15 +170,11 @@ def test_without_a_place_it_is_compiled_for_the_process_and_says_so(places, monk
     assert not list(places.beside.iterdir())
 
 
-def test_a_cache_of_somebody_else_is_not_used(places, real):
-    """As a folder that others may write to is."""
-    places.put(places.cache, real)
-    places.cache.chmod(0o777)
-    with pytest.warns(UserWarning, match=r"other users may write to .*cache \(mode 777\).*LENGTHWISE_CACHE"):
+def test_a_cache_that_cannot_be_created_is_said(places):
+    places.cache.touch()
+    with pytest.warns(UserWarning, match=r"in every process.*cache \(File exists\).*LENGTHWISE_CACHE"):
         loaded = places.load()
-    assert places.times == 1 and not loaded._name.startswith(str(places.cache))
-    places.cache.chmod(0o755)
-    assert places.load()._name.startswith(str(places.cache)) and places.times == 1
+    assert places.times == 1 and not Path(loaded._name).exists()
 
 
 def test_without_a_home_it_is_found_beside_its_source(places, monkeypatch, capsys):
@@ -217,53 +211,63 @@ def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lengthwise.lock"]
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
-    """The process alone gets the signal. Compilers start others, which hold an open pipe here for as long as they live."""
-    compiler, pipe, drafts = tmp_path / "c++", tmp_path / "pipe", tmp_path / "drafts"
-    compiler.write_text(
-        f"#!/bin/sh\nexec 9> {pipe}\ntouch $TMPDIR/draft$$.s\nsleep 100 &\necho started >&9\nwait\nsleep 100\n"
-    )
-    compiler.chmod(0o755)
-    drafts.mkdir()
-    os.mkfifo(pipe)
-    listen = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    program = (
-        "import signal; from lengthwise.native import building\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "signal.signal(signal.SIGTERM, signal.default_int_handler)\nbuilding.compiled()"
-    )
-    env = {**os.environ, "CXX": str(compiler), "TMPDIR": str(drafts)}
-    process = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True)
-    try:
-        expected = (len(building.targets()) + len(building.COMPILED_ONCE)) * b"started\n"
-        assert _until(lambda said: said == expected, listen)
-        assert list(drafts.glob("lengthwise-*/draft*.s"))
-        process.send_signal(getattr(signal, name))
-        error = process.communicate(timeout=20)[1]
-        assert ("KeyboardInterrupt" in error) == (name != "SIGKILL")
-        assert _until(lambda _: not _open_elsewhere(listen), listen), "compilers go on"
-        assert _until(lambda _: not list(drafts.iterdir()), listen), "temporary files stay"
-    finally:
-        process.kill()
-        os.close(listen)
+class Processes:
+    """Processes that need the library at the same time, with a compiler that takes a while."""
+
+    def __init__(self, tmp_path, real):
+        self.cache, self.log = tmp_path / "cache", tmp_path / "log"
+        (tmp_path / "real.so").write_bytes(real)
+        (tmp_path / "nowhere").mkdir()
+        self.program = f"""
+import ctypes, pathlib, sys, time
+from lengthwise import native
+from lengthwise.native import building, library
+
+def compiled():
+    with open({str(self.log)!r}, "a") as log:
+        log.write("x")
+    time.sleep(float(sys.argv[1]))
+    return pathlib.Path({str(tmp_path / "real.so")!r}).read_bytes()
+
+building.compiled = compiled
+library.beside = lambda: pathlib.Path({str(tmp_path / "nowhere")!r})
+print(library.load(ctypes.sizeof(native.Call)).lengthwise_target())
+"""
+
+    def start(self, seconds):
+        env = {**os.environ, "LENGTHWISE_CACHE": str(self.cache)}
+        command = [sys.executable, "-c", self.program, str(seconds)]
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @property
+    def times(self):
+        return len(self.log.read_text()) if self.log.exists() else 0
 
 
-def _until(true, listen):
-    """Whether something comes true of what has been heard, within 20 seconds."""
-    said, end = b"", time.monotonic() + 20
-    while not (holds := true(said)) and time.monotonic() < end:
-        time.sleep(0.02)
-        with contextlib.suppress(BlockingIOError):
-            said += os.read(listen, 1000)
-    return holds
+@pytest.mark.medium
+def test_processes_that_start_together_compile_once(tmp_path, real):
+    processes = Processes(tmp_path, real)
+    started = [processes.start(seconds=2) for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0, 0], outputs
+    assert processes.times == 1
+    assert {path.name for path in processes.cache.iterdir()} == {".lengthwise.lock", building.name(real)}
 
 
-def _open_elsewhere(listen):
-    try:
-        return os.read(listen, 1) != b""
-    except BlockingIOError:  # nothing to read, and somebody who could write
-        return True
+@pytest.mark.medium
+def test_a_process_that_is_killed_while_it_compiles_leaves_nothing_that_hinders(tmp_path, real):
+    processes = Processes(tmp_path, real)
+    killed = processes.start(seconds=600)
+    end = time.monotonic() + 60
+    while not processes.times and time.monotonic() < end:
+        time.sleep(0.05)
+    other = processes.start(seconds=0)
+    time.sleep(0.5)
+    killed.kill()
+    killed.communicate()
+    out, error = other.communicate(timeout=120)
+    assert other.returncode == 0 and out.strip().isdigit(), error
+    assert processes.times == 2 and building.name(real) in {path.name for path in processes.cache.iterdir()}
 
 
 def test_every_file_of_the_source_is_in_the_name(monkeypatch, tmp_path):

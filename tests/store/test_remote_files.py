@@ -409,14 +409,11 @@ def test_the_results_folder_is_the_one_of_the_first_caller(tmp_path: Path) -> No
         pass
 
 
-def test_a_working_folder_that_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_folder_that_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
-    cache.mkdir()
-    cache.chmod(0o777)
+    cache.touch()
     monkeypatch.setenv("LENGTHWISE_CACHE", str(cache))
-    with pytest.raises(
-        StoreError, match=r"need a working folder, but other users may write to .* set LENGTHWISE_CACHE"
-    ):
+    with pytest.raises(StoreError, match=r"need a working folder, but .*File exists.* set LENGTHWISE_CACHE"):
         open_folder(f"file://{tmp_path}/results").fetch(KEY)
 
 

@@ -56,8 +56,8 @@ def plan(
 ) -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim) and prepare it.
 
-    "auto" takes the first backend that supports the call. A named backend is used or raises `ConfigError`; there is no
-    fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
+    "auto" takes the first backend that supports the call and is worthwhile for it. A named backend is used or raises
+    `ConfigError`; there is no fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
     """
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
     if not isinstance(modifiers, AttentionModifiers):
@@ -68,10 +68,9 @@ def plan(
     require_fit(modifiers, mask, q)
     if backend == "auto":
         transformed = is_transformed()
-        candidates = [
-            b for b in BACKENDS.values() if (b.supports_transforms if transformed else b.is_worthwhile(modifiers, mask))
-        ]
-        chosen = next(b for b in candidates if not b.unsupported_reason(modifiers, span, mask, q))
+        candidates = [b for b in BACKENDS.values() if b.supports_transforms or not transformed]
+        supported = (b for b in candidates if not b.unsupported_reason(modifiers, span, mask, q))
+        chosen = next(b for b in supported if transformed or b.is_worthwhile(modifiers, mask, q.device))
         return Plan(chosen.name, chosen.prepare(modifiers, span, mask), modifiers.rotation)
     check_backend(backend)
     if not BACKENDS[backend].supports_transforms and is_transformed():

@@ -1,4 +1,4 @@
-"""`lengthwise check`: the conformance suite, the papers' theorems, and the comparison with other libraries."""
+"""`lengthwise check`: the conformance suite, the theorems of papers, and comparisons with other libraries and on a GPU."""
 
 from typing import Annotated
 
@@ -13,11 +13,13 @@ def command(
     encodings: NameList = None,
     theorems: bool = False,
     outside: bool = False,
+    device: str = "cpu",
     json: bool = False,
 ) -> int:
     """Run the conformance suite: every encoding on every attention backend.
 
-    Example: lengthwise check; lengthwise check rope fire; lengthwise check --theorems; lengthwise check --outside alibi
+    Example: lengthwise check; lengthwise check rope fire; lengthwise check --theorems; lengthwise check --outside alibi;
+    lengthwise check --device cuda
 
     Args:
         names: Encodings to check, separated by spaces. [default: all]
@@ -25,10 +27,14 @@ def command(
         theorems: Check published theorems about the encodings numerically, instead of the conformance suite.
         outside: Compare our encodings with those of transformers, x-transformers and flash-linear-attention, instead of the
             conformance suite.
+        device: On a GPU (cuda, cuda:1, ...), compare our GPU kernels with the reference there, instead of the conformance suite,
+            which runs on the CPU. If all comparisons pass, `backend="auto"` uses the kernels on GPUs of this kind.
         json: Print JSON.
     """
     if outside and theorems:
         raise ConfigError("--theorems and --outside cannot be combined; give one of them")
+    if device != "cpu":
+        return _check_gpu_kernels(device, json, others=bool(names or encodings or theorems or outside))
     if outside:
         from lengthwise.conformance.outside.scoreboard import main
     elif theorems:
@@ -36,3 +42,18 @@ def command(
     else:
         from lengthwise.conformance.table import main
     return main(json=json, encodings=(*names, *split_names(encodings)))
+
+
+def _check_gpu_kernels(device: str, json: bool, *, others: bool) -> int:
+    if others:
+        raise ConfigError(
+            "--device compares the GPU kernels for all encodings; omit the other options, except for --json"
+        )
+    from lengthwise.studies import Compute
+
+    Compute(device=device).require_usable()
+    if not device.startswith("cuda"):
+        raise ConfigError(f"--device must be cpu or cuda, got {device!r}: lengthwise has kernels for no other device")
+    from lengthwise.conformance.gpu_table import main
+
+    return main(device, json)

@@ -1,25 +1,20 @@
 """`lengthwise check`: print a table of marks followed by all reasons, or JSON."""
 
 import json as json_text
-import multiprocessing
-import os
 import platform
-import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
 
 from lengthwise import native
 from lengthwise.attention import BACKENDS
-from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
+from lengthwise.conformance.processes import run_in_processes
 from lengthwise.encodings import ENCODINGS
-from lengthwise.plugins import load_plugins, loaded_plugins
 
 MARKS = {
     Verdict.OK: ("✓", "green"),
@@ -63,40 +58,20 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
 
     `on_answer` is called with the encoding's name after each question.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
-    rows: list[Row] = []
-    spawn = multiprocessing.get_context("spawn")
     native.missing()  # compile the kernel here, so that the message is printed once and not by every worker
-    earlier_children = multiprocessing.active_children()
-    with starting_processes():
-        executor = ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),))
-    with executor as pool:
-        try:
-            with starting_processes():
-                futures = [pool.submit(_ask, task) for task in tasks]
-            for (name, n), future in zip(tasks, futures, strict=True):
-                rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in future.result()]
-                on_answer(name)
-        except BaseException:  # Ctrl-C, SIGTERM: leaving the pool would wait for the running questions
-            for process in multiprocessing.active_children():
-                if process not in earlier_children:
-                    process.kill()
-            raise
-    return rows
-
-
-def _init_worker(plugins: tuple[str, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the parent handles it
-    end_with_parent()  # workers hold each other's pipes open, so a closed pipe does not show that the parent ended
-    torch.set_num_threads(1)
-    # The suite tests results, not speed.
-    warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
-    load_plugins(plugins)
+    answers = run_in_processes(_ask, tasks, lambda task: on_answer(task[0]))
+    return [
+        Row(name, backend, QUESTIONS[n], answer)
+        for (name, n), of_backends in zip(tasks, answers, strict=True)
+        for backend, answer in of_backends
+    ]
 
 
 def _ask(task: tuple[str, int]) -> list[tuple[str, Answer]]:
     name, n = task
+    # The suite tests results, not speed.
+    warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
     return [(row.backend, row.answer) for row in ask(ENCODINGS.find(name), QUESTIONS[n])]
 
 

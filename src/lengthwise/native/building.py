@@ -10,8 +10,6 @@ and 50 s on a busy one. It needs no headers of Python or torch, and the library 
 Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it does
 not compile, `CannotBuild` says why, and attention is served without it.
 
-The compilers end with the process that has started them, even if that is killed: a second process runs this file to watch it.
-
 The standard library alone, and no import from the package: the build hook loads this file where nothing is installed.
 """
 
@@ -21,13 +19,11 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import sysconfig
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -43,7 +39,6 @@ X86 = {
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"],
 }
 OTHER: dict[str, list[str]] = {"portable": []}
-_ENDING = 5.0  # seconds in which compilers that are stopped have to let go of their folder
 
 
 class CannotBuild(Exception):
@@ -80,15 +75,8 @@ def name(library: bytes) -> str:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Return the libraries of these sources in a folder, intact or not, the newest first."""
-    return sorted(folder.glob(f"{stem()}*.so"), key=_written, reverse=True)
-
-
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # deleted meanwhile
-        return 0.0
+    """Return the libraries of these sources in a folder, intact or not."""
+    return sorted(folder.glob(f"{stem()}*.so"))
 
 
 def remove_outdated(folder: Path) -> None:
@@ -105,16 +93,16 @@ def compiled() -> bytes:
         folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
-    with folder as made, _guard(made) as group:
+    with folder as made:
         units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
         units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
         steps = [
             [*command, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
             for source, unit, own in units
         ]
-        _run(steps, made, group)
+        _run(steps)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
-        _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)
+        _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]])
         try:
             return library.read_bytes()
         except OSError as error:
@@ -142,51 +130,20 @@ def compiler() -> list[str]:
     )
 
 
-@contextlib.contextmanager
-def _guard(folder: str) -> Iterator[int]:
-    """Yield a process group. What runs in it, and the folder, end with the block or with this process, whatever ends it."""
-    command = [sys.executable, "-I", "-S", __file__, folder]
-    try:
-        guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 process_group=0)  # fmt: skip
-    except OSError as error:
-        raise CannotBuild(f"{sys.executable or 'Python'} does not start: {error}") from None
-    assert guard.stdin
-    try:
-        yield guard.pid
-    finally:
-        guard.stdin.close()
-        guard.wait()
-
-
-def _end_with_parent(folder: str) -> None:
-    """Wait until the parent closes our input, which the system does if it dies; end our process group and delete the folder."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.stdin.buffer.read()
-    os.killpg(0, signal.SIGTERM)
-    until = time.monotonic() + _ENDING
-    while os.path.exists(folder) and time.monotonic() < until:  # a compiler that is about to end may still write
-        shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)
-
-
-def _run(commands: list[list[str]], folder: str, group: int) -> None:
-    """All at once, in a process group, with their temporary files in the folder."""
-    environment = {**os.environ, "TMPDIR": folder}
-    jobs = []
-    try:
-        for command in commands:
-            job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, env=environment, process_group=group)  # fmt: skip
-            jobs.append(job)
-    except OSError as error:
-        raise CannotBuild(f"{commands[0][0]} does not start: {error}") from None
-    said = [job.communicate()[0] for job in jobs]
-    for job, words in zip(jobs, said, strict=True):
+def _run(commands: list[list[str]]) -> None:
+    """Run compilers, all at once. If this process is killed, they end when their file is compiled."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        try:
+            finished = list(pool.map(_run_compiler, commands))
+        except OSError as error:
+            raise CannotBuild(f"{commands[0][0]} does not start: {error}") from None
+    for job in finished:
         if job.returncode:
-            first = next((line for line in words.splitlines() if "error" in line), words.strip()[:200])
+            first = next((line for line in job.stdout.splitlines() if "error" in line), job.stdout.strip()[:200])
             raise CannotBuild(f"{commands[0][0]} failed: {first or f'exit status {job.returncode}, without a word'}")
 
 
-if __name__ == "__main__":
-    _end_with_parent(sys.argv[1])
+def _run_compiler(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )

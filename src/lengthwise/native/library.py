@@ -5,8 +5,7 @@ for editable installs), and then in the cache folder (cache_folder.py). Where it
 first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is written beside the
 source, where uninstalling would leave it.
 
-A library is loaded only if its content is what its name says, and in the cache folder only if nobody else can have written
-it. Beside the source its owner is not asked about: whoever can write there can change the source too.
+A library is loaded only if its content has the hash that is in its name.
 """
 
 import contextlib
@@ -43,20 +42,18 @@ def load(call_size: int) -> ctypes.CDLL:
     """Return the library, found or compiled, whose calls have `call_size` bytes. Raise `CannotBuild` where there is none."""
     library = _first_in(beside(), call_size)
     with contextlib.suppress(CacheError):  # `_compile` says why
-        if library is None and (folder := cache_folder.folder()):
-            library = _first_in(folder, call_size)
+        library = library or _first_in(cache_folder.folder(), call_size)
     return library or _compile(call_size)
 
 
 def _first_in(folder: Path, call_size: int) -> ctypes.CDLL | None:
-    """Return the newest library of a folder that is intact and loads. One that is damaged is deleted."""
+    """Return a library of a folder that is intact and loads. One that is damaged is deleted."""
     for path in building.candidates(folder):
         try:
-            content = cache_folder.read(path, own=folder != beside())
-            if building.name(content) == path.name:
+            if building.name(path.read_bytes()) == path.name:
                 return _open(path, call_size)
             path.unlink()
-        except (CacheError, CannotBuild, OSError):  # one that another machine made may not load here
+        except (CannotBuild, OSError):  # one that another machine made may not load here
             continue
     return None
 
@@ -77,18 +74,17 @@ def _compile(call_size: int) -> ctypes.CDLL:
     content = b""
     try:
         folder = cache_folder.folder(create=True)
-        assert folder
         with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
             if library := _first_in(folder, call_size):  # another process was faster
                 return library
             content = _compiled("once; ")
             path = folder / building.name(content)
-            cache_folder.write(path, content, 0o755)
+            cache_folder.write(path, content)
             return _open(path, call_size)
     except CacheError as error:
         reason = str(error)
     except OSError as error:
-        reason = f"{folder} ({error.strerror or error})"
+        reason = f"{cache_folder.location()} ({error.strerror or error})"
     return _for_this_process(content or _compiled(), call_size, reason)
 
 
@@ -107,7 +103,7 @@ def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDL
         raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(
         "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
-        f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
+        f"{reason}. Set LENGTHWISE_CACHE to a folder that you can write to",
         stacklevel=user_stacklevel(),
     )
     return library

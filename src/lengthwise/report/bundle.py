@@ -1,7 +1,6 @@
 """Vega, Vega-Lite and Vega-Embed as one script, from the vl-convert package. Nothing is downloaded.
 
-Bundling takes seconds, so the script is stored in the cache folder (cache_folder.py). A report is sent to other people, so a
-stored script that is damaged, or that another user could have written, is bundled again.
+Bundling takes seconds, so the script is stored in the cache folder (cache_folder.py).
 """
 
 from functools import lru_cache

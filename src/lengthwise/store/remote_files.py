@@ -66,12 +66,11 @@ class RemoteFolder(ResultsFolder):
         name = f"results-{hashlib.sha256(self.address.encode()).hexdigest()[:16]}"
         try:
             cache = cache_folder.folder(create=True)
-            assert cache is not None
             for part in (cache / name, cache / name / "locks"):
                 part.mkdir(mode=0o700, exist_ok=True)
         except (CacheError, OSError) as error:
             raise StoreError(
-                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that only you can write to"
+                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that you can write to"
             ) from error
         return cache / name
 

@@ -62,7 +62,7 @@ def test_a_backend_without_a_required_member_cannot_be_made(lacking):
 def test_one_backend_supports_every_call_and_every_measurement():
     """Otherwise `auto` and `statistics` could find none."""
     modifiers, span, mask, q = AttentionModifiers(), Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4)
-    last = [b for b in BACKENDS.values() if b.is_worthwhile(modifiers, mask)][-1]
+    last = [b for b in BACKENDS.values() if b.is_worthwhile(modifiers, mask, q.device)][-1]
     assert last.name == "reference"
     assert last.unsupported_reason(modifiers, span, mask, q) is None
     assert last.statistics_unsupported_reason(modifiers, span, mask, q) is None
@@ -84,7 +84,7 @@ def test_a_new_backend_is_known_wherever_backends_are_named():
 @pytest.mark.usefixtures("zero_output")
 def test_what_a_backend_need_not_say():
     backend, call = BACKENDS["zero-output"], (AttentionModifiers(), Span.of(1), Mask(1, 1), torch.zeros(1, 1, 1, 4))
-    assert backend.is_worthwhile(call[0], call[2])
+    assert backend.is_worthwhile(call[0], call[2], torch.device("cpu"))
     assert backend.statistics_unsupported_reason(*call) == "it computes no statistics"
     with pytest.raises(NotImplementedError, match="backend 'zero-output' computes no statistics"):
         backend.statistics(None, call[3], call[3])

@@ -10,7 +10,7 @@ from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, ValueVectors
-from lengthwise.attention.fused.gpu.comparison import between_coordinates
+from lengthwise.conformance.gpu_kernels import between_coordinates
 from lengthwise.forms import (
     AttentionModifiers,
     CumulativeBias,

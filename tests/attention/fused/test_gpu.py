@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.gpu import comparison
+from lengthwise.conformance import gpu_kernels
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -125,7 +125,7 @@ no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 @pytest.mark.gpu
 @no_gpu
 @needs_triton
-@pytest.mark.parametrize(("dtype", "close"), comparison.TOLERANCE.items(), ids=str)
+@pytest.mark.parametrize(("dtype", "close"), gpu_kernels.TOLERANCE.items(), ids=str)
 def test_on_a_gpu(dtype, close, monkeypatch):
     cases = _load("gpu_cases", HERE, monkeypatch)
     for case in cases.on_a_gpu(dtype):

@@ -43,8 +43,11 @@ class Backend(ABC):
         Return a `functools.partial` rather than an inner function, whose annotations with shapes would be evaluated in every call.
         """
 
-    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
-        """Whether `backend="auto"` should take this backend where it is the first that supports the call."""
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask, device: torch.device) -> bool:
+        """Whether `backend="auto"` should take this backend where it is the first that supports the call.
+
+        It is asked only about calls that the backend supports.
+        """
         return True
 
     def no_gradients(self, device: torch.device | str) -> str | None:

@@ -63,7 +63,7 @@ class Flex(Backend):
             return f"on CUDA FlexAttention needs heads of at least 16 dims, got {q.shape[-1]}"
         return None
 
-    def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask) -> bool:
+    def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Return False: this backend is used only if it is named."""
         return False
 

@@ -9,7 +9,6 @@ CPU the kernel rotates q and k as it reads them; on a GPU they are rotated befor
 
 import functools
 from dataclasses import replace
-from operator import index
 from typing import NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
-from lengthwise.attention.fused import cpu, gpu, operator, relative
+from lengthwise.attention.fused import cpu, gpu, operator, relative, tested_gpus
 from lengthwise.attention.fused.arguments import (
     Arguments,
     Biases,
@@ -32,7 +31,6 @@ from lengthwise.attention.fused.arguments import (
     Vectors,
 )
 from lengthwise.attention.fused.buffers import compute_dtype
-from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.attention.fused.tables import (
     combined_prefix_sum,
     combined_table,
@@ -99,12 +97,16 @@ class Fused(Backend):
             return f"it does not support {q.dtype} on {q.device.type}"
         if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
             return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
-        if (reason := kernel.missing()) or not q.is_cuda:
-            return reason
-        return kernel_verdict(modifiers, q)
+        return kernel.missing()
+
+    def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask, device: torch.device) -> bool:
+        """Return whether the kernels were tested on such a device, if it is a GPU."""
+        return device.type != "cuda" or tested_gpus.is_tested(device)
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        if span.q.device.type == "cuda":
+            tested_gpus.is_tested(span.q.device)  # which warns once if they were not, for callers who name this backend
         return functools.partial(_attend, modifiers, span, mask, vector_terms(modifiers), {})
 
     def statistics_unsupported_reason(
@@ -138,27 +140,6 @@ class Fused(Backend):
             first_keys=measurement.first,
             last_keys=measurement.last,
         )
-
-
-def kernel_verdict(modifiers: forms.AttentionModifiers, q: Tensor) -> str | None:
-    """Return why the comparison with the reference excludes the GPU kernels for the modifiers, or None."""
-    # `index` also converts a symbolic size of a compiled graph to a plain number; int() does not.
-    return verdicts.objection("+".join(bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
-
-
-def bias_kinds(modifiers: forms.AttentionModifiers) -> list[str]:
-    """Return the kinds of bias that the GPU kernels are compiled for: entries of `verdicts.BIASES`, in that order."""
-    sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
-    needed = {
-        "table": any(isinstance(term, forms.ToeplitzBias) for term in modifiers.terms),
-        "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
-        "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
-        "vectors": bool(vector_terms(modifiers)),
-        "sink": modifiers.sink is not None,
-        "prefix sum": any(isinstance(term, forms.CumulativeBias) for term in modifiers.terms),
-        "values": bool(modifiers.values),
-    }
-    return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
 class _Static(NamedTuple):

@@ -42,7 +42,7 @@ class Blocked(Backend):
         """Return None: this backend supports all modifiers."""
         return None
 
-    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Whether this backend is faster than torch's own attention, or needs less memory.
 
         That is so if something is added to the logits or the softmax, if a window hides most keys, or if torch would need a

@@ -1,7 +1,7 @@
-"""The comparison of the GPU's kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_verdicts.py runs
+"""The comparison of the GPU kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_gpu_kernels.py runs
 this file in a process of its own; by hand:
 
-    TRITON_INTERPRET=1 python -m pytest tests/attention/fused/interpreted_comparison.py
+    TRITON_INTERPRET=1 python -m pytest tests/conformance/interpreted_gpu_kernels.py
 """
 
 import importlib
@@ -16,12 +16,13 @@ from triton.compiler.errors import CompilationError
 
 from lengthwise.attention.fused import gpu, relative
 from lengthwise.attention.fused.buffers import empty_gradients
-from lengthwise.attention.fused.gpu import Blocks, comparison
-from lengthwise.attention.fused.gpu.verdicts import Form
+from lengthwise.attention.fused.gpu import Blocks
+from lengthwise.conformance import gpu_kernels, gpu_table
+from lengthwise.conformance.gpu_kernels import Form, difference
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 interpreted = importlib.import_module("interpreted")
 interpreted.ready_once()
 interpreted.as_on_a_gpu()
@@ -49,14 +50,14 @@ FORMS = [
 ]
 
 
-SHAPES = tuple(replace(shape, batch=1, heads=2, kv_heads=1) for shape in comparison.SHAPES)
+SHAPES = tuple(replace(shape, batch=1, heads=2, kv_heads=1) for shape in gpu_kernels.SHAPES)
 
 
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch):
     """With smaller blocks and fewer heads, because the interpreter is slow."""
     monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
-    monkeypatch.setattr(comparison, "SHAPES", SHAPES)
+    monkeypatch.setattr(gpu_kernels, "SHAPES", SHAPES)
     with interpreted.in_place_of_the_cpu():
         yield
 
@@ -64,7 +65,7 @@ def _kernels(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_kernels_that_are_right_are_equal(form):
-    assert comparison.difference(form, "cpu") is None
+    assert difference(form, "cpu") is None
 
 
 @pytest.mark.slow
@@ -72,9 +73,9 @@ def test_kernels_that_are_right_are_equal(form):
 @pytest.mark.parametrize("other", ["prefix sum", "values"])
 def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
-    monkeypatch.setattr(comparison, "SHAPES", (shape,))
+    monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))
     monkeypatch.setattr(relative, "queries_per_part", lambda *sizes: 16)
-    assert comparison.difference(Form(("vectors", other), 8, "float32"), "cpu") is None
+    assert difference(Form(("vectors", other), 8, "float32"), "cpu") is None
 
 
 def _no_gradients(monkeypatch):
@@ -128,20 +129,20 @@ QUICK = ("output", "q", "table")
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in WRONG])
 def test_kernels_that_are_wrong_are_found(name, monkeypatch):
-    monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
+    monkeypatch.setattr(gpu_kernels, "SHAPES", SHAPES[:1])
     which, wrap, said = WRONG[name]
     if which == "forward":
         _no_gradients(monkeypatch)
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
     biases = {"prefix_sum": ("prefix sum",), "values": ("values",)}.get(name, ("table", "segments"))
-    found = comparison.difference(Form(biases, 8, "float32"), "cpu")
+    found = difference(Form(biases, 8, "float32"), "cpu")
     assert found and said in found, found
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_every_shape_is_what_its_name_says(shape, monkeypatch):
     """A kernel that is wrong in this kind of call alone is found."""
-    monkeypatch.setattr(comparison, "SHAPES", (shape,))
+    monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))
     _no_gradients(monkeypatch)
     forward, form = gpu.forward, Form(("table",), 8, "float32")
 
@@ -158,29 +159,22 @@ def test_every_shape_is_what_its_name_says(shape, monkeypatch):
         return (out + 0.1 if here else out), lse
 
     monkeypatch.setattr(gpu, "forward", wrong)
-    assert str(comparison.difference(form, "cpu")).startswith(f"{shape.name}: output is off by")
+    assert str(difference(form, "cpu")).startswith(f"{shape.name}: output is off by")
 
 
-def test_its_answer_is_a_line(monkeypatch, capsys):
-    monkeypatch.setattr(comparison, "SHAPES", SHAPES[3:4])
-    asked = '{"biases": [], "dim": 8, "dtype": "float32", "device": "%s"}'
-    monkeypatch.setattr(sys, "argv", ["", asked % "cpu"])
-    comparison.main()
-    assert capsys.readouterr().out == '{"result": "equal", "reason": null}\n'
-    forward = gpu.forward
-    for error, result in (
-        (OSError("no space left"), "unavailable"),
-        (CompilationError("", None, "wrong"), "different"),
+def test_an_error_is_a_failure_in_one_line(monkeypatch):
+    monkeypatch.setattr(gpu_kernels, "SHAPES", SHAPES[3:4])
+    form, device = Form((), 8, "float32"), torch.device("cpu")
+    assert gpu_table._failure(device, form) is None
+    for error, reason in (
+        (torch.OutOfMemoryError("CUDA out of memory.\nTried to"), "OutOfMemoryError: CUDA out of memory."),
+        (CompilationError("", None, "wrong"), "CompilationError: "),
+        (RuntimeError(), "RuntimeError: without a message"),
     ):
 
         def fail(*given, error=error):
             raise error
 
         monkeypatch.setattr(gpu, "forward", fail)
-        comparison.main()
-        assert capsys.readouterr().out.startswith(f'{{"result": "{result}", "reason": "{type(error).__name__}: ')
-    monkeypatch.setattr(gpu, "forward", forward)
-    if not torch.cuda.is_available():
-        monkeypatch.setattr(sys, "argv", ["", asked % "cuda:0"])
-        comparison.main()
-        assert capsys.readouterr().out.startswith('{"result": "unavailable"')
+        found = gpu_table._failure(device, form)
+        assert found.startswith(reason) and "\n" not in found

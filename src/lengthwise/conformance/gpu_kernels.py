@@ -1,11 +1,8 @@
 """Compare the GPU kernels with the reference on small inputs: the output and every gradient.
 
-verdicts.py runs this in a process of its own. The reference computes in float64 on the CPU, so it shares nothing with the device.
+The reference computes in float64 on the CPU, so it shares nothing with the device. gpu_table.py compares all of `FORMS`.
 """
 
-import json
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +14,6 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.attention.fused.gpu.call import padded
 from lengthwise.attention.fused.gpu.tiles import BiasForm
-from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,
@@ -39,6 +35,38 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 NEAR = 2e-6  # a coordinate of about 1 is rounded by less in float32
 SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
 SEGMENT_TENSORS = ("slope", "intercept", "distance_feature", "query_scale")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What decides which kernels are compiled: the kinds of bias, the head dim and the dtype. A sink counts as a kind of bias."""
+
+    biases: tuple[str, ...]
+    dim: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{bias_names(self.biases)}, {self.dim} dims, {self.dtype}"
+
+
+def bias_names(biases: tuple[str, ...]) -> str:
+    return " and ".join(biases) or "no bias"
+
+
+# The kinds of bias that an encoding asks for, alone or together.
+BIASES: tuple[tuple[str, ...], ...] = (
+    (),
+    ("table",),
+    ("segments",),
+    ("many segments",),
+    ("vectors",),
+    ("vectors", "values"),
+    ("sink",),
+    ("prefix sum",),
+)
+DIMS = (32, 64, 128, 256)  # 64, 128 and 256 have block sizes of their own (block_sizes.py)
+DTYPES = ("float32", "bfloat16", "float16")
+FORMS = tuple(Form(biases, dim, dtype) for biases in BIASES for dtype in DTYPES for dim in DIMS)
 
 
 @dataclass(frozen=True)
@@ -68,31 +96,23 @@ SHAPES = (
 
 
 def difference(form: Form, device: torch.device | str) -> str | None:
-    """Return where kernels and reference differ by more than rounding, or None."""
+    """Return where kernels and reference differ by more than rounding, or None if they agree."""
     torch.manual_seed(0)
-    for biases in _variants(form):
-        # Segments are not defined for keys after the query.
-        shapes = [shape for shape in SHAPES if shape.causal or not SEGMENT_COUNTS.keys() & set(biases)]
-        for shape in shapes:
-            if reason := Call(form, biases, shape).difference(device):
-                return f"{shape.name}: {reason}"
+    for shape in SHAPES:
+        if not shape.causal and SEGMENT_COUNTS.keys() & set(form.biases):
+            continue  # segments are not defined for keys after the query
+        if reason := Call(form, shape).difference(device):
+            return f"{shape.name}: {reason}"
     return None
-
-
-def _variants(form: Form) -> Iterator[tuple[str, ...]]:
-    """Yield the biases that a form covers: a compiled graph with memory for many segments may have few."""
-    yield form.biases
-    if "many segments" in form.biases:
-        yield tuple("segments" if bias == "many segments" else bias for bias in form.biases)
 
 
 class Call:
     """Random inputs for one call of attention, in the dtype of the kernels, and its results."""
 
-    def __init__(self, form: Form, biases: tuple[str, ...], shape: Shape) -> None:
+    def __init__(self, form: Form, shape: Shape) -> None:
         dtype: torch.dtype = getattr(torch, form.dtype)
         has_segments, has_table = (
-            bool(names & set(biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors", "values"})
+            bool(names & set(form.biases)) for names in (SEGMENT_COUNTS.keys(), {"table", "vectors", "values"})
         )
         bias_form: BiasForm = "segments" if has_segments else "table" if has_table else "none"
         blocks = gpu.blocks(dtype, padded(form.dim), bias_form)
@@ -109,7 +129,7 @@ class Call:
         shape_q, shape_k = ((shape.batch, h, n, form.dim) for h, n in ((shape.heads, queries), (shape.kv_heads, keys)))
         self.numbers = {n: torch.randn(size).to(dtype) for n, size in (("q", shape_q), ("k", shape_k), ("v", shape_k))}
         self.grad = torch.randn(shape_q).to(dtype)
-        for bias in biases:
+        for bias in form.biases:
             self.numbers |= self._bias(bias, block, shape.heads, form.dim)
 
     def _bias(self, bias: str, block: int, heads: int, dim: int) -> dict[str, Tensor]:
@@ -200,25 +220,3 @@ def _nearest(x: Tensor, candidates: Tensor) -> Tensor:
     above = torch.searchsorted(candidates, x).clamp(1, len(candidates) - 1)
     low, high = candidates[above - 1], candidates[above]
     return torch.where(x - low < high - x, low, high)
-
-
-def main() -> None:
-    """Compare the form in the last argument (JSON) and print the result as a line of JSON."""
-    question = json.loads(sys.argv[-1])
-    device = torch.device(question.pop("device"))
-    form = Form(tuple(question.pop("biases")), **question)
-    result, reason = "unavailable", None
-    try:
-        torch.zeros(1, device=device)
-        reason = difference(form, device)
-        result = "different" if reason else "equal"
-    except Exception as error:
-        from triton.compiler.errors import CompilationError
-
-        result = "different" if isinstance(error, CompilationError) else "unavailable"
-        reason = _message(error)
-    print(json.dumps({"result": result, "reason": reason}))
-
-
-def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]

@@ -1,0 +1,97 @@
+"""`lengthwise check --device cuda`: compare the GPU kernels with the reference, print the results, and record them."""
+
+import json as json_text
+import warnings
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import Any
+
+import torch
+
+from lengthwise.attention.fused import gpu, tested_gpus
+from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, bias_names, difference
+from lengthwise.conformance.processes import run_in_processes
+from lengthwise.values import ConfigError
+
+
+def main(device: str, json: bool = False) -> int:
+    """Compare the kernels for every form of `FORMS`, and print a table or one JSON object.
+
+    If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the exit code:
+    1 if any of them fails, and 0 otherwise.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if reason := gpu.missing():
+        raise ConfigError(reason)
+    gpu_device = torch.device(device)
+    combination, name = tested_gpus.combination_of(gpu_device), torch.cuda.get_device_name(gpu_device)
+    columns = (TextColumn("comparing {task.description:<35}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=len(FORMS))
+        differences = compare(gpu_device, lambda form: progress.update(bar, advance=1, description=str(form)))
+    passed = not any(differences.values())
+    tested_gpus.record(combination, passed=passed)
+    if json:
+        print(json_text.dumps(_as_data(name, combination, differences), indent=1))
+    else:
+        _print(Console(markup=False, highlight=False), f"{name} ({combination})", differences)
+    return 0 if passed else 1
+
+
+def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, str | None]:
+    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all cores are used."""
+    try:
+        reasons = run_in_processes(partial(_failure, device), FORMS, on_result)
+    except BrokenProcessPool as error:
+        raise ConfigError(
+            "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel crashed, "
+            "and backend='auto' is right to use another backend, or the system stopped the process, and you can try again"
+        ) from error
+    return dict(zip(FORMS, reasons, strict=True))
+
+
+def _failure(device: torch.device, form: Form) -> str | None:
+    warnings.filterwarnings("ignore", "the GPU kernels of lengthwise were not tested")  # that is what happens now
+    try:
+        return difference(form, device)
+    except Exception as error:  # of Triton's compiler, of the driver, out of memory
+        lines = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {lines[0][:300] if lines else 'without a message'}"
+
+
+def _as_data(name: str, combination: Combination, differences: dict[Form, str | None]) -> dict[str, Any]:
+    return {
+        "gpu": name,
+        **combination._asdict(),
+        "torch": torch.__version__,
+        "comparisons": [
+            {"biases": form.biases, "head_dim": form.dim, "dtype": form.dtype, "failure": reason}
+            for form, reason in differences.items()
+        ],
+        "ok": not any(differences.values()),
+    }
+
+
+def _print(console: Any, gpu_name: str, differences: dict[Form, str | None]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="GPU kernels compared with the reference", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("bias")
+    for dtype in DTYPES:
+        table.add_column(f"{dtype}, heads of {', '.join(map(str, DIMS))} dims", justify="center")
+    for biases in BIASES:
+        marks = [["✗" if differences[Form(biases, dim, dtype)] else "✓" for dim in DIMS] for dtype in DTYPES]
+        table.add_row(bias_names(biases), *map(" ".join, marks))
+    console.print(table)
+    for form, reason in differences.items():
+        if reason:
+            console.print(f"  {form}: {reason}")
+    if any(differences.values()):
+        console.print(f"\nThe kernels failed on {gpu_name}. backend='auto' uses another backend there.")
+    else:
+        console.print(f"\nAll passed on {gpu_name}. backend='auto' uses the kernels there from now on.")
