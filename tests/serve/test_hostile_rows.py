@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.serve.reports import Reports
 from lengthwise.serve.snapshots import Watcher
 from lengthwise.store import StoreError, open_results
 from tests.cli.test_hostile_rows import CELLS, COLUMNS
@@ -25,7 +24,7 @@ ADDRESSES = [
 
 @pytest.mark.medium
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 10))])
-def test_pages_on_damaged_rows(folder: Path, reports: Reports, seed: int) -> None:
+def test_pages_on_damaged_rows(folder: Path, seed: int) -> None:
     draw = random.Random(seed)
     whole = (folder / "results.db").read_bytes()
     statuses = []
@@ -50,7 +49,7 @@ def test_pages_on_damaged_rows(folder: Path, reports: Reports, seed: int) -> Non
             except StoreError:
                 continue
             try:
-                client = new_client(watcher, reports)
+                client = new_client(watcher)
                 statuses += [client.get(address).status_code for address in ADDRESSES]
             finally:
                 watcher.close()
