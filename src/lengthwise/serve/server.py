@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"  # only programs of this machine reach it
 SWITCH = 0.0005  # seconds for which a thread may compute before another one does
-GRACE = 1  # seconds that open requests have after Ctrl-C
 
 
 def listen(port: int) -> socket.socket:
@@ -27,7 +26,7 @@ def listen(port: int) -> socket.socket:
 
 
 def answer(listening: socket.socket, app: "Starlette") -> None:
-    """Answer requests until SIGINT or SIGTERM, which is raised again at the end."""
+    """Answer requests until SIGINT or SIGTERM, which is raised again when the pages that were requested are sent."""
     import uvicorn
 
     # The thread that reads the store and those that answer take turns. SQLite gives the turn away at every row, and would then wait
@@ -41,6 +40,5 @@ def answer(listening: socket.socket, app: "Starlette") -> None:
         lifespan="off",
         ws="none",
         proxy_headers=False,
-        timeout_graceful_shutdown=GRACE,
     )
     uvicorn.Server(config).run(sockets=[listening])
