@@ -3,13 +3,9 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-
-from lengthwise.serve.reports import Reports
-from lengthwise.store import open_results
 
 MODULES = ("jinja2", "json", "pickle", "socket", "sqlalchemy", "submitit", "tempfile", "torch")
 
@@ -76,26 +72,3 @@ def test_children_import_nothing_from_the_current_folder(
     done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True, check=False)
     assert executed(hostile) == ""
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.medium
-def test_a_served_report_imports_nothing_from_the_current_folder(
-    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_results(tmp_path / "results") as store:
-        run = {
-            "key": "0" * 16, "label": "NoPE", "encoding": "NoPE", "task": "Copy", "metric": "exact match", "better": "higher",
-            "unit": "symbols", "seed": 0, "train_length": 4, "config": {"encoding": {"is": "NoPE"}}, "asked": [],
-        }  # fmt: skip
-        store.add_study("tiny", question="Is it safe?", evaluation={}, runs=[run])
-    monkeypatch.chdir(hostile)
-    reports = Reports({"LENGTHWISE_RESULTS": str(tmp_path / "results")})
-    try:
-        end = time.monotonic() + 60
-        while (page := reports.get("tiny", 0)) is None:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-    finally:
-        reports.close()
-        assert executed(hostile) == ""
-    assert b"Is it safe?" in page

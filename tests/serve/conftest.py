@@ -9,7 +9,6 @@ import pytest
 
 from lengthwise.serve import snapshots
 from lengthwise.serve.app import application
-from lengthwise.serve.reports import Reports
 from lengthwise.serve.snapshots import Watcher
 from lengthwise.store import Store, open_results, worker_name
 
@@ -116,18 +115,11 @@ def watcher(folder: Path) -> Iterator[Watcher]:
 
 
 @pytest.fixture
-def reports(folder: Path) -> Iterator[Reports]:
-    reports = Reports({"LENGTHWISE_RESULTS": str(folder)})
-    yield reports
-    reports.close()
+def client(watcher: Watcher) -> Any:
+    return new_client(watcher)
 
 
-@pytest.fixture
-def client(watcher: Watcher, reports: Reports) -> Any:
-    return new_client(watcher, reports)
-
-
-def new_client(watcher: Watcher, reports: Reports, host: str = "127.0.0.1", token: str | None = None) -> Any:
+def new_client(watcher: Watcher) -> Any:
     from starlette.testclient import TestClient
 
-    return TestClient(application(watcher, reports, host, 8090, token), base_url="http://127.0.0.1:8090")
+    return TestClient(application(watcher), base_url="http://127.0.0.1:8090")

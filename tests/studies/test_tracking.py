@@ -15,10 +15,10 @@ from lengthwise.config import Inline, Local
 from lengthwise.store import open_store
 from lengthwise.studies import RunOptions, Study, execute, load
 from lengthwise.studies.events import Event, Note
+from lengthwise.studies.tracking import tracked_run
 from lengthwise.studies.worker import Worker
-from lengthwise.trackers import parse_trackers
-from lengthwise.trackers.base import flat
-from tests.trackers.read_back import OPTIONS, READERS, each_tracker
+from lengthwise.trackers import TensorBoard, parse_trackers
+from tests.studies.tracker_files import OPTIONS, READERS, each_tracker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -48,7 +48,8 @@ def require_same(study: Study, results: Path, name: str, exact_speed: bool = Tru
             rows = store.scores([one.key])
             assert rows
             assert found.scores == pytest.approx({(f"score/{row.metric}", row.length): row.mean for row in rows})
-            settings = {"key": one.key, "study": study.name, "label": one.label, **flat(one.to_data())}
+            settings = tracked_run(one, study.name).settings
+            assert settings["training.steps"] == one.training.steps
             assert {k: str(v) for k, v in found.settings.items() if not k.startswith("_")}.items() >= {
                 k: str(float(v)) if name == "tensorboard" and type(v) is int else str(v) for k, v in settings.items()
             }.items()
@@ -122,10 +123,9 @@ def test_a_tracker_that_fails_gives_one_warning_and_changes_nothing(
 def test_a_run_that_stops_or_fails_ends_its_tracker(
     study_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
     sent: list[str] = []
-    monkeypatch.setattr(
-        "lengthwise.studies.tracking.TrackerProcess.finish", lambda self, status, *_: (sent.append(status), self.kill())
-    )
+    monkeypatch.setattr(TensorBoard, "finish", lambda self, tracker, status: sent.append(status))
     monkeypatch.setattr(Worker, "evaluate", lambda *_: 1 / 0)
     study = load(study_file(encodings='["rope"]'))
     options = RunOptions(trackers=parse_trackers(f"tensorboard:folder={tmp_path / 'logs'}"))

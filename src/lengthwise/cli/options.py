@@ -197,12 +197,6 @@ class Place:
 
         return store_option(self.store) + results_option(self.results)
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """The same as environment variables, for another process."""
-        store = {} if self.store is None else {"LENGTHWISE_STORE": self.store}
-        return {"LENGTHWISE_RESULTS": self.results, **store}
-
 
 DEFAULT_PLACE = Place()
 

@@ -8,27 +8,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 import lengthwise
+from lengthwise.analysis import findings
 from lengthwise.analysis.intervals import quantile_normal
-from lengthwise.report import bundle
+from lengthwise.report import bundle, render
 from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.page import CONTROL_CHARACTERS, packed, style
 from lengthwise.serve import pages
 from lengthwise.serve.comparison import MOST
-from lengthwise.serve.guard import REPORT_POLICY, App, Guard
-from lengthwise.serve.reports import ReportError, Reports
 from lengthwise.serve.snapshots import Watcher
 from lengthwise.store import StoreError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# Another web site can lead a browser here under a name of its own (DNS rebinding), so only the names of this machine are served.
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+POLICY = "default-src 'self'; img-src data:"  # no script inside a page is executed; the report has a policy of its own
 HERE = Path(__file__).parent
 
 
@@ -44,50 +47,39 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {  # what the pages load: medi
 }
 
 
-def application(watcher: Watcher, reports: Reports, host: str, port: int, token: str | None = None) -> App:
-    """Return the application for a server that listens at `host` and `port`. With a `token`, it answers only who has it."""
-    site = _Site(watcher, reports)
+def application(watcher: Watcher) -> Starlette:
+    """Return the application that shows what `watcher` reads."""
+    site = _Site(watcher)
     for file in HERE.glob("*.j2"):
         _templates().get_template(file.name)  # compiled now, so that the first request is as quick as the others
     quantile_normal()
     threading.Thread(target=_served, args=("vega.js",), daemon=True).start()
-    routes = [
-        Route("/", site.studies),
-        Route("/study", site.study),
-        Route("/compare", site.compare),
-        Route("/report", site.report),
-        Route("/files/{name}", site.file),
-    ]
-    handlers: dict[Any, Any] = {StoreError: site.unreadable, HTTPException: site.refused}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), host, port, token)
+    return Starlette(
+        routes=[
+            Route("/", site.studies),
+            Route("/study", site.study),
+            Route("/compare", site.compare),
+            Route("/report", site.report),
+            Route("/files/{name}", site.file),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=ALLOWED_HOSTS, www_redirect=False)],
+        exception_handlers={StoreError: site.unreadable, HTTPException: site.not_shown},
+    )
 
 
 class _Site:
-    """The pages. Each is made in a thread, so that none waits for another."""
+    """The pages. Starlette calls each method in a thread, so no page waits for another."""
 
-    def __init__(self, watcher: Watcher, reports: Reports):
-        self.watcher, self.reports = watcher, reports
+    def __init__(self, watcher: Watcher):
+        self.watcher = watcher
+        self._reports: dict[str, tuple[object, bytes]] = {}  # of each study: the state of its rows, and the page
+        self._reporting = threading.Lock()
 
-    async def studies(self, request: Request) -> Response:
-        return await run_in_threadpool(self._studies, request)
-
-    async def study(self, request: Request) -> Response:
-        return await run_in_threadpool(self._study, request)
-
-    async def compare(self, request: Request) -> Response:
-        return await run_in_threadpool(self._compare, request)
-
-    async def report(self, request: Request) -> Response:
-        return await run_in_threadpool(self._report, request)
-
-    async def file(self, request: Request) -> Response:
-        return await run_in_threadpool(self._named_file, request)
-
-    def _studies(self, request: Request) -> Response:
+    def studies(self, request: Request) -> Response:
         keys = _keys(request)
         return _page(request, "studies.html.j2", keys, title="Studies", **pages.studies(self.watcher.snapshot(), keys))
 
-    def _study(self, request: Request) -> Response:
+    def study(self, request: Request) -> Response:
         keys, query = _keys(request), request.query_params
         name, page = query.get("name", ""), query.get("page", "1")
         number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
@@ -97,7 +89,7 @@ class _Site:
             raise HTTPException(404, error.args[0]) from None
         return _page(request, "study.html.j2", keys, title=name, **data)
 
-    def _compare(self, request: Request) -> Response:
+    def compare(self, request: Request) -> Response:
         keys = _keys(request)
         try:
             data = pages.compare(self.watcher, self.watcher.snapshot(), keys)
@@ -105,22 +97,21 @@ class _Site:
             raise HTTPException(404, error.args[0]) from None
         return _page(request, "compare.html.j2", keys, title="Runs side by side", **data)
 
-    def _report(self, request: Request) -> Response:
+    def report(self, request: Request) -> Response:
+        """Return the full report of a study. One is rendered at a time, because a large one takes seconds."""
         name = request.query_params.get("study", "")
         try:
             pages.state_of(self.watcher.snapshot(), name)
         except KeyError as error:
             raise HTTPException(404, error.args[0]) from None
-        try:
-            text = self.reports.get(name, self.watcher.read(lambda store: store.fingerprint(name)))
-        except ReportError as error:
-            raise HTTPException(503, str(error)) from None
-        if text is not None:
-            headers = {"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
-            return Response(text, media_type="text/html", headers=headers)
-        return _page(request, "waiting.html.j2", (), 202, title=f"Report of {name}", name=name)
+        with self._reporting:
+            state = self.watcher.read(lambda store: store.fingerprint(name))
+            if name not in self._reports or self._reports[name][0] != state:
+                page = render(self.watcher.read(lambda store: findings(store, name)))
+                self._reports[name] = state, page.encode("utf-8", "backslashreplace")
+            return Response(self._reports[name][1], media_type="text/html", headers={"cache-control": "no-store"})
 
-    def _named_file(self, request: Request) -> Response:
+    def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in FILES:
             raise HTTPException(404, "there is no such file")
@@ -130,18 +121,14 @@ class _Site:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=media_type, headers=headers)
 
-    async def unreadable(self, request: Request, error: Exception) -> Response:
+    def unreadable(self, request: Request, error: Exception) -> Response:
         line = f"The results cannot be read now: {error}. This page tries again every two seconds."
-        return await run_in_threadpool(_page, request, "message.html.j2", (), 503, title="No results", line=line)
+        return _page(request, "message.html.j2", (), 503, title="No results", line=line)
 
-    async def refused(self, request: Request, error: Exception) -> Response:
+    def not_shown(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == 405:
-            return PlainTextResponse("these pages can only be read\n", 405, headers=error.headers)
         line = f"{error.detail[:1].upper()}{error.detail[1:]}."
-        return await run_in_threadpool(
-            _page, request, "message.html.j2", (), error.status_code, title="Not shown", line=line
-        )
+        return _page(request, "message.html.j2", (), error.status_code, title="Not shown", line=line)
 
 
 def _keys(request: Request) -> list[str]:
@@ -169,7 +156,7 @@ def _page(request: Request, template: str, chosen: Sequence[str], status: int = 
     )
     content = CONTROL_CHARACTERS.sub("\ufffd", text).encode("utf-8", "backslashreplace")
     tag = _tag(content)
-    headers = {"etag": tag, "cache-control": "no-store"}
+    headers = {"etag": tag, "cache-control": "no-store", "content-security-policy": POLICY}
     if status == 200 and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(content, status, media_type="text/html", headers=headers)

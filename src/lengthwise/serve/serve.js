@@ -207,11 +207,11 @@
       const answer = await fetch(address, { headers, cache: "no-store", signal: own.signal });
       const text = answer.status === 304 ? "" : await answer.text();
       if (asking !== own) return;
-      const { failed, waiting } = document.body.dataset;
+      const { failed } = document.body.dataset;
       if (answer.ok || answer.status === 304) {
         say("");
-        if (failed !== undefined || (waiting !== undefined && answer.status !== 202)) location.reload();
-        else if (text && waiting === undefined) {
+        if (failed !== undefined) location.reload();
+        else if (text) {
           await released;
           if (asking !== own) return;
           tag = answer.headers.get("ETag");

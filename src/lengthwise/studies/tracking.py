@@ -1,79 +1,98 @@
 """`Tracking`: what trackers are told about one run while a worker executes it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.analysis.differences import flat
 from lengthwise.config import Run
-from lengthwise.store import ClaimLost
-from lengthwise.studies.background import Heartbeat
+from lengthwise.plugins import first_line
 from lengthwise.studies.events import Note
-from lengthwise.trackers import Tracker
-from lengthwise.trackers.base import TrackedRun, flat, scores_of
-from lengthwise.trackers.process import TrackerProcess
+from lengthwise.trackers import Status, TrackedRun, Tracker
 from lengthwise.training import Stopped
+from lengthwise.values import without_secrets
 
 if TYPE_CHECKING:
     from lengthwise.studies.worker import Parent
 
-END_SECONDS = 60.0  # for a tracker to send what it has
-STOP_SECONDS = 5.0  # the same, if the worker was asked to stop
+
+@dataclass
+class _Started:
+    """A tracker of this run: its settings, the object of accelerate, and the last step of the curve that it has."""
+
+    settings: Tracker
+    tracker: Any
+    last_step: int
 
 
 class Tracking:
-    """Tell trackers about a run. Nothing here raises an error or waits for a tracker, except for the end of its process.
+    """Tell trackers about a run. If one of them fails, this is noted once, and the run continues without it.
 
     Trackers get all points up to the present at the beginning, from the checkpoint, and again at the end. Each one ignores the
     points that it has. So a curve has each step once, whatever was lost or repeated when a worker was killed.
     """
 
-    def __init__(
-        self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: "Parent", heartbeat: Heartbeat
-    ):
-        self._key, self._parent, self._heartbeat = run.key, parent, heartbeat
-        first = {"run": asdict(run), "results": str(results)}
-        self._processes = [TrackerProcess(tracker, first) for tracker in trackers]
-        self._noted: set[str] = set()
+    def __init__(self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: "Parent"):
+        self._trackers, self._run, self._results, self._parent = trackers, run, results, parent
+        self._started: dict[str, _Started] = {}
+
+    def __enter__(self) -> "Tracking":
+        for tracker in self._trackers:
+            with self._noting_errors(tracker.name):
+                self._started[tracker.name] = _Started(tracker, *tracker.start(self._run, self._results))
+        return self
 
     def log_points(self, points: Sequence[Mapping[str, float]]) -> None:
-        if points:
-            self._send({"points": list(points)})
+        for name, started in list(self._started.items()):
+            with self._noting_errors(name):
+                for point in points:
+                    if (step := int(point["step"])) > started.last_step:
+                        started.tracker.log({name: point[name] for name in point if name != "step"}, step=step)
+                        started.last_step = step
 
     def log_scores(self, rows: Callable[[], Iterable[Any]], asked: Sequence[Mapping[str, Any]]) -> None:
         """Log the stored scores that answer the questions `asked`. `rows` reads them, if there is a tracker."""
-        if self._processes:
-            self._send({"scores": [asdict(score) for score in scores_of(rows(), asked)]})
-
-    def __enter__(self) -> "Tracking":
-        return self
+        if not self._started:
+            return
+        scores = [row for row in rows() if row.asked in asked and math.isfinite(row.mean)]
+        for name, started in list(self._started.items()):
+            with self._noting_errors(name):
+                if started.settings.steps_may_be_lengths:
+                    for row in sorted(scores, key=lambda row: row.length):
+                        started.tracker.log({score_name(row): row.mean}, step=row.length)
+                elif scores:
+                    started.tracker.log({f"{score_name(row)}/{row.length}": row.mean for row in scores})
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._heartbeat.lost or (
-            kind is not None and issubclass(kind, ClaimLost)
-        ):  # another worker tracks the run now
-            for process in self._processes:
-                process.kill()
-            return
-        status = "finished" if kind is None else "stopped" if issubclass(kind, Stopped) else "failed"
-        for process in self._processes:
-            process.finish(status, self._parent.stop_requested.is_set, END_SECONDS, STOP_SECONDS)
-        self._note_problems()
+        status: Status = "finished" if kind is None else "stopped" if issubclass(kind, Stopped) else "failed"
+        for name, started in list(self._started.items()):
+            with self._noting_errors(name):
+                started.settings.finish(started.tracker, status)
 
-    def _send(self, message: dict[str, Any]) -> None:
-        for process in self._processes:
-            process.send(message)
-        self._note_problems()
+    @contextmanager
+    def _noting_errors(self, name: str) -> Iterator[None]:
+        try:
+            with redirect_stdout(sys.stderr):  # the libraries print, and the output may be JSON
+                yield
+        except Exception as error:
+            self._started.pop(name, None)
+            text = f"tracker {name}: {without_secrets(first_line(error))}; the run continues without it"
+            self._parent.send(Note(key=self._run.key, text=text))
 
-    def _note_problems(self) -> None:
-        for process in self._processes:
-            name = process.tracker.name
-            if process.problem is not None and name not in self._noted:
-                self._noted.add(name)
-                hint = "; wandb:mode=offline needs no network" if name == "wandb" else ""
-                text = f"tracker {name}: {process.problem}; the run continues without it{hint}"
-                self._parent.send(Note(key=self._key, text=text))
+
+def score_name(row: Any) -> str:
+    """Return the name of a stored score. A shift appears with its settings, in letters that every tracker accepts."""
+    shift = "-".join(f"{name}-{value}" for name, value in row.asked.get("shift", {}).items())
+    return "/".join(["score", row.metric, *([re.sub(r"[^\w.-]+", "-", shift)] if shift else [])])
 
 
 def tracked_run(run: Run, study: str) -> TrackedRun:
-    return TrackedRun(key=run.key, study=study, label=run.label, seed=run.seed, config=flat(run.to_data()))
+    plain = (bool, int, float, str, type(None))
+    config = {name: value if isinstance(value, plain) else str(value) for name, value in flat(run.to_data()).items()}
+    settings = {"key": run.key, "study": study, "label": run.label, **config}
+    return TrackedRun(key=run.key, study=study, name=f"{run.label}, seed {run.seed}", settings=settings)

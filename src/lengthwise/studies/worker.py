@@ -187,9 +187,7 @@ class Worker:
 
         start_time = time.time()
         self.files.run_folder(row.key)  # again, because it may have been replaced since
-        tracking = Tracking(
-            self.spec.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent, heartbeat
-        )
+        tracking = Tracking(self.spec.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent)
         with sender, tracking, self.group.computing(run, folder, missing) as ranks:
             trained = train(
                 run,
