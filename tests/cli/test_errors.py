@@ -87,7 +87,7 @@ USAGE = [
         [*COMPARE, "--results", ""],
         "for --results. The path is empty. Give a folder, or omit the option; see `lengthwise",
     ),
-    ([*COMPARE, "--results", "r\udcff"], "cannot be a results folder"),
+    ([*COMPARE, "--results", "r\udcff"], "cannot be used ("),
     (["sample", "copy", "--length", "2.7"], "--length: must be a whole number, got '2.7'"),
     (["run", ""], "the study's path is empty"),
     (["compare", "nope", "--task", "copy", "--train-length", "0"], "--train-length must be at least 1, got 0"),
@@ -351,7 +351,6 @@ def newer_tables(finished: Path, place: Path) -> Path:
 def test_newer_tables(here: Call, newer_tables: Path) -> None:
     plainly(here("list", "runs", "--results", newer_tables), "999")
     plainly(here(*COMPARE, "--results", newer_tables), "999")
-    plainly(here("upgrade", "--results", newer_tables), "999")
 
 
 def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from lengthwise.store.errors import (
     Unstorable,
 )
 from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
-from lengthwise.store.opening import Upgrade, open_folder, open_results, open_store, upgrade_results
+from lengthwise.store.opening import open_folder, open_results, open_store
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.workers import worker_name
@@ -44,7 +44,6 @@ __all__ = [
     "StoreWarning",
     "StudyRow",
     "Unstorable",
-    "Upgrade",
     "delete_run",
     "open_folder",
     "open_results",
@@ -53,6 +52,5 @@ __all__ = [
     "results_option",
     "run_folder",
     "store_option",
-    "upgrade_results",
     "worker_name",
 ]

@@ -23,10 +23,6 @@ class StoreWarning(UserWarning):
     """A row of a database cannot be read and is skipped. The message is one line of ASCII."""
 
 
-class OldTables(StoreError):
-    """The tables are of an older revision, which `lengthwise upgrade` upgrades. The message does not say so."""
-
-
 class Unstorable(StoreError):
     """A value cannot be stored, or could not be read back. The database is intact; the caller must correct the value."""
 
@@ -69,8 +65,6 @@ def store_errors(
         raise StoreError(without_secrets(explain(error) or f"{name}: {first_line(error)}")) from error
     except SQLAlchemyError as error:
         raise StoreError(without_secrets(f"{name}: {first_line(error)}")) from error
-    except UnicodeError as error:  # table names that are not text
-        raise StoreError(damaged(name, "it has names that are not text")) from error
     finally:
         warning.cancel()
 
