@@ -251,20 +251,12 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
-def test_lengths_that_do_not_fit_into_memory(
-    here: Call, tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.memory.machine_memory", lambda: 2**30)
-    message = (
-        "length 10,000,000 symbols needs more than {} GiB of memory, and this machine has 1.0 GiB; use shorter lengths"
-    )
-    words = ("nope", "--task", "copy", "--train-length", 4, "--lengths", "4,10000000", "--results", tmp_path / "new")
-    plainly(here("compare", *words), f"NoPE on Copy: {message.format('38.1')}")
-    with open_store(tmp_path / "new") as store:
-        assert store.runs() == [] and store.studies() == []
+def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: Path) -> None:
     with open_store(finished) as store:
-        key = store.runs()[0].key
-    plainly(here("probe", "attended-distance", key, "--lengths", 10**7, "--results", finished), message.format("14.9"))
+        run = store.runs()[0]
+    call = ("probe", "attended-distance", run.key, "--lengths", 10**9, "--results", finished)
+    named = f"{run.key[:8]} ({run.label}, seed {run.seed}), length 1000000000"
+    plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
 STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
