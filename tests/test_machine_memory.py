@@ -77,7 +77,7 @@ def test_stacks_of_many_threads_do_not_count(device: str, monkeypatch: pytest.Mo
     try:
         resource.setrlimit(resource.RLIMIT_STACK, (2**30, before[1]))
         with limited_to_machine(device):
-            assert resource.getrlimit(resource.RLIMIT_DATA)[0] == (8 + 256 + 2) * GIB
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] == (8 + 2 * 4) * GIB
     finally:
         resource.setrlimit(resource.RLIMIT_STACK, before)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 INFORMATION = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-UNTOUCHED = (
-    2**31
-)  # bytes that a process may reserve and never use besides the stacks of threads: parts of the C library's heaps
-THREADS = 256  # more than a process has, or four for each core
+THREADS = 4  # of a process for each core, at most
+
+
+class NotEnoughMemory(ValueError):
+    """Memory ran out. The message is one line that says what was computed."""
 
 
 def machine_memory() -> int | None:
@@ -58,8 +59,9 @@ def is_cpu(device: str) -> bool:
 def limited_to_machine(device: str) -> Iterator[None]:
     """Let this process allocate no more memory than the machine has, if it computes on the CPU.
 
-    An allocation beyond it raises an error, which one line explains. Without a limit, Linux gives any amount, and kills the process
-    when it uses what does not exist. On other devices nothing is limited, because drivers reserve memory that they never use.
+    An allocation beyond it, such as that of a bias for each head, query and key, raises an error, which one line explains. Without
+    a limit, Linux gives any amount, and kills the process when it uses what does not exist. On other devices nothing is limited,
+    because drivers reserve memory that they never use.
     """
     memory = machine_memory() if is_cpu(device) and sys.platform == "linux" else None
     if memory is None:
@@ -67,16 +69,37 @@ def limited_to_machine(device: str) -> Iterator[None]:
         return
     import resource
 
+    # Besides the stacks of threads, a process that trains and evaluates reserves about 0.1 GiB that it never uses.
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     stack, _ = resource.getrlimit(resource.RLIMIT_STACK)  # each thread reserves so much
-    stacks = max(THREADS, 4 * (os.cpu_count() or 1)) * (2**23 if stack == resource.RLIM_INFINITY else stack)
-    limits = [limit for limit in (memory + stacks + UNTOUCHED, before, most) if limit != resource.RLIM_INFINITY]
+    stacks = THREADS * (os.cpu_count() or 1) * (2**23 if stack == resource.RLIM_INFINITY else stack)
+    limits = [limit for limit in (memory + stacks, before, most) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
     try:
         yield
     finally:
         with suppress(ValueError):  # other code has set a lower limit, which cannot be raised
             resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+@contextmanager
+def naming_what_needs_memory(what: str) -> Iterator[None]:
+    """Convert errors about memory in this block to `NotEnoughMemory`. `what`: what is computed, such as "length 4,096 symbols"."""
+    try:
+        yield
+    except Exception as error:
+        if (line := out_of_memory_line(error)) is None:
+            raise
+        raise NotEnoughMemory(f"{what}: {line}") from error
+
+
+def out_of_memory_line(error: BaseException) -> str | None:
+    """Return a line about memory that ran out, or None for another error."""
+    if not is_out_of_memory(error):
+        return None
+    size = refused_allocation(error)
+    request = f" (one allocation of {size} failed)" if size else ""
+    return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

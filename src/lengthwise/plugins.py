@@ -19,7 +19,7 @@ from typing import Any
 
 from lengthwise import regular_file
 from lengthwise.config import Registry
-from lengthwise.machine_memory import is_out_of_memory, refused_allocation
+from lengthwise.machine_memory import out_of_memory_line
 from lengthwise.user_classes import is_builtin_class, shortened
 from lengthwise.values import ConfigError, near_miss
 from lengthwise.versions import INSTALLED
@@ -196,15 +196,6 @@ def error_line(error: BaseException) -> str:
     if (line := out_of_memory_line(error)) is not None:
         return line
     return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
-
-
-def out_of_memory_line(error: BaseException) -> str | None:
-    """Return a line about memory that ran out, or None for another error."""
-    if not is_out_of_memory(error):
-        return None
-    size = refused_allocation(error)
-    request = f" (one allocation of {size} failed)" if size else ""
-    return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
 
 
 def first_line(error: BaseException) -> str:

@@ -87,7 +87,7 @@ USAGE = [
         [*COMPARE, "--results", ""],
         "for --results. The path is empty. Give a folder, or omit the option; see `lengthwise",
     ),
-    ([*COMPARE, "--results", "r\udcff"], "cannot be a results folder"),
+    ([*COMPARE, "--results", "r\udcff"], "cannot be used ("),
     (["sample", "copy", "--length", "2.7"], "--length: must be a whole number, got '2.7'"),
     (["run", ""], "the study's path is empty"),
     (["compare", "nope", "--task", "copy", "--train-length", "0"], "--train-length must be at least 1, got 0"),
@@ -251,20 +251,12 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
-def test_lengths_that_do_not_fit_into_memory(
-    here: Call, tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.memory.machine_memory", lambda: 2**30)
-    message = (
-        "length 10,000,000 symbols needs more than {} GiB of memory, and this machine has 1.0 GiB; use shorter lengths"
-    )
-    words = ("nope", "--task", "copy", "--train-length", 4, "--lengths", "4,10000000", "--results", tmp_path / "new")
-    plainly(here("compare", *words), f"NoPE on Copy: {message.format('38.1')}")
-    with open_store(tmp_path / "new") as store:
-        assert store.runs() == [] and store.studies() == []
+def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: Path) -> None:
     with open_store(finished) as store:
-        key = store.runs()[0].key
-    plainly(here("probe", "attended-distance", key, "--lengths", 10**7, "--results", finished), message.format("14.9"))
+        run = store.runs()[0]
+    call = ("probe", "attended-distance", run.key, "--lengths", 10**9, "--results", finished)
+    named = f"{run.key[:8]} ({run.label}, seed {run.seed}), length 1000000000"
+    plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
 STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
@@ -351,7 +343,6 @@ def newer_tables(finished: Path, place: Path) -> Path:
 def test_newer_tables(here: Call, newer_tables: Path) -> None:
     plainly(here("list", "runs", "--results", newer_tables), "999")
     plainly(here(*COMPARE, "--results", newer_tables), "999")
-    plainly(here("upgrade", "--results", newer_tables), "999")
 
 
 def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

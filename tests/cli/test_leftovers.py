@@ -1,6 +1,5 @@
 """What a report and a list say after a study was dropped, stopped or damaged."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -60,33 +59,6 @@ def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path:
 
 
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-
-
-@pytest.mark.medium
-@needs_pipes
-def test_a_pipe_beside_the_database_is_refused(compared: Path) -> None:
-    """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in a process of their own."""
-    commands, said = [], []
-    for suffix in ("-journal", "-wal", "-shm"):
-        results = shutil.copytree(compared, compared.with_name(suffix))
-        os.mkfifo(f"{results / 'results.db'}{suffix}")
-        for words in (["report"], ["list", "runs"], COMPARE):
-            commands.append([*map(str, words), "--results", str(results)])
-            said.append(f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it")
-    code = "import json, sys\nfrom lengthwise.cli import main\nfor words in json.loads(sys.argv[1]): print(main(words))"
-    command = [sys.executable, "-c", code, json.dumps(commands)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert ran.stdout.split() == ["2"] * len(commands)
-    for line, wanted in zip(ran.stderr.splitlines(), said, strict=True):
-        assert wanted in line
-
-
-@needs_pipes
-def test_a_pipe_in_place_of_the_database_is_refused(here: Call, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "results.db")
-    ran = here("list", "runs", "--results", tmp_path)
-    assert ran.code == 2
-    assert "results.db must be a regular file, but it is a pipe or a device; give another folder" in ran.err
 
 
 def test_the_glob_of_a_file_is_refused(here: Call, tmp_path: Path) -> None:

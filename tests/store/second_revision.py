@@ -1,24 +1,15 @@
-"""A made-up second revision of the tables, and a process that upgrades a database to it.
-
-    python second_revision.py WHERE FOLDER
-
-The process prints "BEFORE AFTER", or the line of the error.
-"""
+"""A made-up second revision of the tables."""
 
 import shutil
-import sys
 from pathlib import Path
 
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table, Text
 
-from lengthwise.store import StoreError, migrations, schema, upgrade_results
+from lengthwise.store import migrations, schema
 
 FIRST = Path(migrations.__file__).parent / "versions" / "revision_1.py"
 TABLES = schema.tables  # of the first revision
 SECOND = """
-import sys
-import time
-
 from alembic import op
 from sqlalchemy import BigInteger, Column, ForeignKey, Text
 
@@ -58,13 +49,3 @@ def second_tables() -> MetaData:
     notes = (Column("key", Text, ForeignKey("runs.key"), primary_key=True), Column("note", Text, nullable=False))
     Table("notes", tables, *notes)
     return tables
-
-
-if __name__ == "__main__":
-    schema.REVISION, schema.tables, migrations.FOLDER = 2, second_tables(), Path(sys.argv[2])
-    try:
-        done = upgrade_results("results", store=sys.argv[1], timeout=60)
-    except StoreError as error:
-        print(error)
-    else:
-        print(done.before, done.after)

@@ -12,7 +12,7 @@ FOLDER = Path(databases.__file__).parent
 
 
 def test_the_list_and_the_folder_agree() -> None:
-    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base", "sqlite_file"}
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base"}
     assert {kind.__module__.rpartition(".")[2] for kind in DATABASES} == modules
     drivers = [driver for kind in DATABASES for driver in kind.drivers]
     assert len(set(drivers)) == len(drivers)

@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from lengthwise.config import ConfigError
-from lengthwise.store import Store, StoreError, open_results, open_store, store_option
-from lengthwise.store.databases import sqlite_file
+from lengthwise.store import Store, StoreError, file_systems, open_results, open_store, store_option
 from tests.postgres_server import needs_postgres
 
 KEYS = [f"{n:016x}" for n in range(6)]
@@ -90,14 +89,13 @@ def test_runs_with_a_new_question_are_claimed_after_untrained_ones(store: Store,
 
 
 MOUNTS = r"""
-22 1 0:21 / / rw,relatime - ext4 /dev/root rw
-23 22 0:22 / /home rw - nfs4 server:/home rw
-24 23 0:23 / /home/local\040disk rw shared:1 - xfs /dev/sdb rw
-25 22 0:24 / /remote rw master:2 - fuse.sshfs host: rw
-26 22 0:25 / /scratch rw - ext4 /dev/sdc rw
-27 26 0:26 / /scratch rw - lustre mds:/scratch rw
-not a line of this file
-"""
+/dev/root / ext4 rw,relatime 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb /home/local\040disk xfs rw 0 0
+host: /remote fuse.sshfs rw 0 0
+/dev/sdc /scratch ext4 rw 0 0
+mds:/scratch /scratch lustre rw 0 0
+""".lstrip()
 
 
 @pytest.mark.parametrize(
@@ -108,16 +106,16 @@ not a line of this file
     ],
 )  # fmt: skip
 def test_the_file_system_of_a_path(path: str, kind: str, tmp_path: Path) -> None:
-    mounts = tmp_path / "mountinfo"
+    mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    assert sqlite_file._file_system(Path(path), mounts) == kind
-    assert sqlite_file._file_system(Path(path), tmp_path / "none") is None
+    assert file_systems._file_system(Path(path), mounts) == kind
+    assert file_systems._file_system(Path(path), tmp_path / "none") is None
 
 
 def test_no_sqlite_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "local"):
         pass
-    monkeypatch.setattr(sqlite_file, "_file_system", lambda path: "nfs4")
+    monkeypatch.setattr(file_systems, "_file_system", lambda path: "nfs4")
     with pytest.raises(StoreError, match=r"is on a network file system \(nfs4\), where SQLite loses data; .* --store"):
         open_store(tmp_path / "results")
     assert not (tmp_path / "results").exists()

@@ -19,11 +19,14 @@ from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, No
 from lengthwise.studies.executors import WorkerError
 from lengthwise.studies.executors.local import main
 from lengthwise.studies.worker import Spec
+from lengthwise.tasks import Copy
+from lengthwise.tasks.base import Batch
 
 pytestmark = pytest.mark.timeout(300)
 
 
 INLINE = Inline()
+SMALL = ModelConfig(d_model=16, num_layers=1, num_heads=2)
 
 
 class Heard(list[Event]):
@@ -44,6 +47,23 @@ def rows(results: Path, study: str = "tiny") -> list[RunRow]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
+
+
+def test_scores_before_memory_runs_out_are_kept(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def examples(task: Copy, seed: int, count: int, length: int, split: str) -> Batch:
+        if length > 4:
+            raise MemoryError
+        return draw(task, seed, count, length, split)
+
+    draw = Copy.examples
+    monkeypatch.setattr(Copy, "examples", examples)
+    runs = grid(["nope"], ["copy"], model=SMALL, training=TrainingConfig(train_length=4, steps=1, batch_size=2))
+    study = Study(name="tiny", runs=runs, evaluation=EvaluationConfig(lengths=(4, 8), examples=2))
+    outcome, _ = run(study, results)
+    line = "length 8 symbols: not enough memory; use shorter lengths, fewer examples or smaller batches"
+    assert outcome.failed == ((study.runs[0].key, line),)
+    with open_store(results) as store:
+        assert [score.length for score in store.scores([study.runs[0].key])] == [4]
 
 
 def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[..., Path], results: Path) -> None:
@@ -249,7 +269,7 @@ def test_fewer_examples_than_were_asked_for_are_noted(results: Path) -> None:
             ["nope"],
             ["copy:pattern=repeated,symbols=5000", "copy"],
             seeds=1,
-            model=ModelConfig(d_model=16, num_layers=1, num_heads=2),
+            model=SMALL,
             training=TrainingConfig(train_length=4, steps=1, batch_size=4),
         ),
         evaluation=EvaluationConfig(lengths=(4,), examples=800),

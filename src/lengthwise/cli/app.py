@@ -40,7 +40,6 @@ COMMANDS = (  # also the names of modules, each of which defines the function `c
     "retry",
     "cancel",
     "drop",
-    "upgrade",
     "export",
     "import",
     "harness",

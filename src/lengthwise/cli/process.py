@@ -171,7 +171,8 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
         known = list(getattr(error, "command_chain", None) or ())
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
         return f"{text}; see `{' '.join(['lengthwise', *known, '--help'])}`"
-    from lengthwise.plugins import LOADED, error_in_user_file, out_of_memory_line
+    from lengthwise.machine_memory import out_of_memory_line
+    from lengthwise.plugins import LOADED, error_in_user_file
     from lengthwise.values import join_names
 
     user_error = error_in_user_file(error)

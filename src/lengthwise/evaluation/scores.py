@@ -22,6 +22,7 @@ from lengthwise.evaluation.score_checks import (
     scores_of_examples,
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
+from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
@@ -126,30 +127,31 @@ def evaluate(
         with torch.no_grad(), reproducible(work.device):
             begin, scores = time.perf_counter(), []
             for length in forward_lengths:
-                examples = task.examples(config.seed, counts[length], length, "test")
-                work.set_count(length, len(examples))
-                results: dict[int, tuple[Tensor, dict[str, Any]]]
-                if decode:
-                    results = {length: work.score_answers(decodable(task, scheme), examples, length, scheme)}
-                else:
-                    # Drawn for all examples together, so that they do not depend on the batch size.
-                    g = generator(config.seed, "layout", length)
-                    values = work.score_logits(
-                        examples, scheme.positions(examples.inputs, None, g, training=False), length
-                    )
-                    if isinstance(task, PrefixTask):
-                        scored_lengths = lengths if task.prefixes_are_examples() else [length]
-                        results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
+                with naming_what_needs_memory(f"length {length:,} {task.unit}"):
+                    examples = task.examples(config.seed, counts[length], length, "test")
+                    work.set_count(length, len(examples))
+                    results: dict[int, tuple[Tensor, dict[str, Any]]]
+                    if decode:
+                        results = {length: work.score_answers(decodable(task, scheme), examples, length, scheme)}
                     else:
-                        results = {length: (values, work.details())}
-                curves = baseline_scores(task, examples, list(results), work.check_stop)
-                seconds, begin = time.perf_counter() - begin, time.perf_counter()
-                for scored_length, (values, details) in results.items():
-                    question = evaluation_question(task, config, scored_length, shift)
-                    baselines = baseline_details(task, curves, scored_length)
-                    details |= {"baselines": baselines} if baselines else {}
-                    is_longer = scored_length > train_length
-                    scores.append(_make_score(task, question, values, details, is_longer, seconds / len(results)))
+                        # Drawn for all examples together, so that they do not depend on the batch size.
+                        g = generator(config.seed, "layout", length)
+                        values = work.score_logits(
+                            examples, scheme.positions(examples.inputs, None, g, training=False), length
+                        )
+                        if isinstance(task, PrefixTask):
+                            scored_lengths = lengths if task.prefixes_are_examples() else [length]
+                            results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
+                        else:
+                            results = {length: (values, work.details())}
+                    curves = baseline_scores(task, examples, list(results), work.check_stop)
+                    seconds, begin = time.perf_counter() - begin, time.perf_counter()
+                    for scored_length, (values, details) in results.items():
+                        question = evaluation_question(task, config, scored_length, shift)
+                        baselines = baseline_details(task, curves, scored_length)
+                        details |= {"baselines": baselines} if baselines else {}
+                        is_longer = scored_length > train_length
+                        scores.append(_make_score(task, question, values, details, is_longer, seconds / len(results)))
             return scores
     finally:
         model.train(was_training)

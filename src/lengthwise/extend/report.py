@@ -29,8 +29,8 @@ class Built(Config):
 
     `folder`: the model's folder below that of the report; "" if it is the same. `form`: native if transformers itself computes the
     encoding, or lengthwise, with the reason if transformers has the settings and computes something else. `seconds`: of applying
-    the method and of the training. `peak_bytes`: the largest memory in use (see `memory.py`); None if the system does not tell.
-    `losses`: mean training losses up to `loss_steps`.
+    the method and of the training. `peak_bytes`: the largest memory in use (see `training.memory.PeakMemory`); None if the system
+    does not tell. `losses`: mean training losses up to `loss_steps`.
     """
 
     method: str

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from lengthwise import cache_folder
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES
 from lengthwise.extend.apply import NATIVE, load_written, original_length, require_applicable, write_folder, write_start
-from lengthwise.extend.memory import peak, reset_peak
 from lengthwise.extend.plan import Plan
 from lengthwise.extend.report import Built, Extended, Report, extended, write
 from lengthwise.extend.tune import Show, Windows, tune
@@ -32,6 +33,7 @@ from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.results import Results
 from lengthwise.reach.results import write as write_results
 from lengthwise.reach.text import Text
+from lengthwise.training.memory import PeakMemory
 from lengthwise.values import shown
 
 PLAN = "plan.json"
@@ -171,7 +173,7 @@ class Extension:
 
     def _build(self, work: Path, method: str, place: str) -> Built:
         """Write the model of a method, trained if the plan says so, as `work / "model"`."""
-        reset_peak(self.device)
+        memory = PeakMemory(torch.device(self.device))
         start, final, tuning = work / "start", work / "model", self.plan.tuning
         applied = work / "applied.json"  # the form, and the seconds
         if not (start.exists() and applied.exists()):
@@ -201,7 +203,7 @@ class Extension:
             folder=place,
             form=form,
             seconds=round(seconds, 3),
-            peak_bytes=peak(self.device),
+            peak_bytes=memory.bytes(),
             loss_steps=tuple(step for step, _ in losses),
             losses=tuple(loss for _, loss in losses),
         )

@@ -19,7 +19,7 @@ from lengthwise.store.errors import (
     Unstorable,
 )
 from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
-from lengthwise.store.opening import Upgrade, open_folder, open_results, open_store, upgrade_results
+from lengthwise.store.opening import open_folder, open_results, open_store
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.workers import worker_name
@@ -42,7 +42,6 @@ __all__ = [
     "StoreUnreachable",
     "StudyRow",
     "Unstorable",
-    "Upgrade",
     "delete_run",
     "open_folder",
     "open_results",
@@ -51,6 +50,5 @@ __all__ = [
     "results_option",
     "run_folder",
     "store_option",
-    "upgrade_results",
     "worker_name",
 ]

@@ -19,10 +19,6 @@ class StoreError(ValueError):
     """Results cannot be read or written. The message is one line: the problem, the expectation, and what to do."""
 
 
-class OldTables(StoreError):
-    """The tables are of an older revision, which `lengthwise upgrade` upgrades. The message does not say so."""
-
-
 class Unstorable(StoreError):
     """A value cannot be stored, or could not be read back. The database is intact; the caller must correct the value."""
 
@@ -65,8 +61,6 @@ def store_errors(
         raise StoreError(without_secrets(explain(error) or f"{name}: {first_line(error)}")) from error
     except SQLAlchemyError as error:
         raise StoreError(without_secrets(f"{name}: {first_line(error)}")) from error
-    except UnicodeError as error:  # table names that are not text
-        raise StoreError(damaged(name, "it has names that are not text")) from error
     finally:
         warning.cancel()
 

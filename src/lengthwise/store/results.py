@@ -10,7 +10,7 @@ from sqlalchemy import Connection, case, delete, select, update
 from lengthwise.store import claims, columns, dropping, reading, schema
 from lengthwise.store.cells import LONGEST, escaped, require_key
 from lengthwise.store.databases.base import Database
-from lengthwise.store.databases.sqlite_file import FILE_NAME
+from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
@@ -187,7 +187,6 @@ class Store(LiveQueries, Transfers):
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
-            self._database.require_newest(connection)  # another process may have upgraded them
             return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 
 from lengthwise.analysis.protocol import canonical
 from lengthwise.config import ConfigError, ExecutorConfig, Local, Run
-from lengthwise.machine_memory import is_cpu
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results
 from lengthwise.studies.compute import DEFAULT_COMPUTE, Compute
@@ -22,7 +21,6 @@ from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
-from lengthwise.studies.needed_memory import require_enough_memory
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import STOP_SIGNALS, Spec
@@ -136,8 +134,6 @@ def execute(
         for run in study.runs:
             opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
-        if not kind.remote and is_cpu(compute.device):
-            require_enough_memory(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))
         return execution.work(estimate, notes, max_seconds)

@@ -15,8 +15,7 @@ import torch
 from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation.memory import require_memory
-from lengthwise.machine_memory import is_cpu
+from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.probes import ModelProbe, RunQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.probes.measuring.trained_run import TrainedRun
@@ -273,9 +272,6 @@ class Prober:
             against = None if first.against is None else require_trained(self.files, first.against)
             questions: list[Any] = [job.question for job in (first, *others)]
             first.probe.require(run, questions, against)
-            if first.probe.reads_examples and is_cpu(self.device):
-                lengths = [(question.length, question.examples) for question in questions]
-                require_memory(run, run.task.build(), lengths, in_parts=False)
         if by_pair and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
 
@@ -283,7 +279,8 @@ class Prober:
         """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
         run = self._trained_run(job.run, job.against)
         against = None if job.against is None else self._trained_run(job.against, job.run)
-        result = job.probe.measure(run, job.question, against, on_progress)
+        with naming_what_needs_memory(job.name):
+            result = job.probe.measure(run, job.question, against, on_progress)
         return self.store.add_probe(job.run.key, job.question.to_data(), result, self.facts)
 
     def _trained_run(self, row: RunRow, partner: RunRow | None) -> TrainedRun:

@@ -19,7 +19,7 @@ DATABASES: tuple[type[Database], ...] = (
 
 def open_database(where: str | Path, create: bool, timeout: float) -> Database:
     """Open the database at a URL, or the SQLite database of a folder or file. See `open_store`."""
-    database = connect(where, create, timeout)
+    database = _connect(where, create, timeout)
     try:
         with database.errors():
             database.check(create)
@@ -29,8 +29,8 @@ def open_database(where: str | Path, create: bool, timeout: float) -> Database:
     return database
 
 
-def connect(where: str | Path, create: bool, timeout: float) -> Database:
-    """Return a database whose tables are not checked. The arguments are those of `open_database`."""
+def _connect(where: str | Path, create: bool, timeout: float) -> Database:
+    """Return the database before its tables are checked."""
     if not is_url(where):
         require_no_address("the results folder", where)  # a URL that was converted to a path
         return SQLite.open_file(Path(where), create, timeout)

@@ -1,24 +1,18 @@
 """`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from sqlalchemy import URL, Connection, Engine, MetaData, Table, insert, inspect, select, text
+from sqlalchemy import URL, Connection, Engine, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from lengthwise.store import schema
 from lengthwise.store.cells import escaped
-from lengthwise.store.errors import OldTables, StoreError, damaged, read_only, store_errors
-
-_REVISION = re.compile("[1-9][0-9]{0,8}")
-_STORED_REVISIONS = select(schema.version.c.version_num).limit(2)
-_VERSION_TABLE = MetaData()
-schema.version.to_metadata(_VERSION_TABLE)
+from lengthwise.store.errors import StoreError, read_only, store_errors
 
 
 class Database(ABC):
@@ -31,7 +25,6 @@ class Database(ABC):
     drivers: ClassVar[tuple[str, ...]]  # what comes before :// in its addresses
     shared: ClassVar[bool]  # tables of other programs may lie beside ours
     insert: ClassVar[Any]  # a function: the dialect's INSERT statement for a table, which has `on_conflict_do_update`
-    foreign_objects: ClassVar[str]  # a query for the views, triggers and the like at the table :n, see `require_plain`
     path: Path | None = None
     readonly: bool = False
     engine: Engine
@@ -63,10 +56,6 @@ class Database(ABC):
     @abstractmethod
     def lock_creation(self, connection: Connection) -> None:
         """Make other processes wait until the transaction ends, so that two cannot both create the tables."""
-
-    @abstractmethod
-    def begin_upgrade(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that may change the tables. Until it ends, no table can be created and no run be claimed."""
 
     @abstractmethod
     def begin_reading(self, connection: Connection) -> None:
@@ -120,78 +109,20 @@ class Database(ABC):
     def has_tables(self, connection: Connection) -> bool:
         """Return whether the database has the tables; False if it is empty.
 
-        Raises `OldTables` for tables of an older revision, and `StoreError` for tables of another program, of a newer revision, or
-        that are damaged.
+        Raises `StoreError` for tables of another program or of another revision.
         """
-        revision = self.revision(connection)
-        if revision is not None:
-            self._require_newest(revision)
-        self.require_plain(connection, schema.tables)
-        if revision is None:
-            return False
-        if lacking := sorted(set(schema.tables.tables) - set(inspect(connection).get_table_names())):
-            raise StoreError(damaged(self.name, f"it lacks the table {lacking[0]!r}"))
-        for table in schema.tables.sorted_tables:
-            self._require_columns(connection, table)
-        self._require_one_row(schema.about, len(connection.execute(select(schema.about).limit(2)).all()))
-        return True
-
-    def revision(self, connection: Connection) -> int | None:
-        """Return the revision of the tables, and None if there are none.
-
-        Raises `StoreError` for tables of another program, or if the revision is damaged.
-        """
-        self.require_plain(connection, _VERSION_TABLE)
         existing = inspect(connection).get_table_names()
         if schema.version.name not in existing:
-            if schema.about.name in existing:
-                raise StoreError(
-                    f"{self.name} has no revision of its tables, so an early version of lengthwise wrote it; use that version, or "
-                    "give another folder"
-                )
             if existing and not self.shared:
                 raise StoreError(
                     f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another folder "
                     "or file"
                 )
-            return None
-        self._require_columns(connection, schema.version)
-        stored = connection.scalars(_STORED_REVISIONS).all()
-        self._require_one_row(schema.version, len(stored))
-        if not isinstance(stored[0], str) or not _REVISION.fullmatch(stored[0]):
-            raise StoreError(damaged(self.name, f"the revision of its tables is {escaped(stored[0])} and not a number"))
-        return int(stored[0])
-
-    def require_newest(self, connection: Connection) -> None:
-        """Raise `StoreError` if the tables were upgraded since the database was opened."""
-        if connection.scalars(_STORED_REVISIONS).all() != [str(schema.REVISION)]:
-            self.has_tables(connection)
-
-    def _require_newest(self, revision: int) -> None:
-        described = f"{self.name} has revision {revision} of the tables, but this lengthwise reads only revision {schema.REVISION}"
-        if revision < schema.REVISION:
-            raise OldTables(described)
-        if revision > schema.REVISION:
-            raise StoreError(f"{described}; upgrade lengthwise, or give another folder")
-
-    def _require_columns(self, connection: Connection, table: Table) -> None:
-        columns = {column["name"] for column in inspect(connection).get_columns(table.name)}
-        if lacking := sorted(set(table.c.keys()) - columns):
-            raise StoreError(damaged(self.name, f"its table {table.name!r} lacks the column {lacking[0]!r}"))
-
-    def _require_one_row(self, table: Table, rows: int) -> None:
-        if rows != 1:
-            count = "more than one row" if rows else "no row"
-            raise StoreError(damaged(self.name, f"its table {table.name!r} has {count} instead of one"))
-
-    def require_plain(self, connection: Connection, tables: MetaData) -> None:
-        """Raise `StoreError` for views, triggers, generated columns and checks at our tables.
-
-        They run code of the database's author when rows are read or written, and that code may never end.
-        """
-        for table in tables.tables:
-            if (found := connection.execute(text(self.foreign_objects), {"n": table}).scalar()) is not None:
-                raise StoreError(
-                    f"{self.name} has {escaped(found)}, a view, virtual table or trigger, at its table {table!r}, which "
-                    "lengthwise never creates; give another results folder"
-                )
+            return False
+        revision = connection.scalar(select(schema.version.c.version_num))
+        if revision != str(schema.REVISION):
+            raise StoreError(
+                f"{self.name} has revision {escaped(revision)} of the tables, but this lengthwise reads only revision "
+                f"{schema.REVISION}; use the version of lengthwise that wrote it, or give another folder"
+            )
+        return True

@@ -2,8 +2,6 @@
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -13,7 +11,6 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError, StoreUnreachable, first_line, locked
-from lengthwise.store.schema import version
 from lengthwise.values import EXAMPLE, install_extra, without_secrets
 
 _CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
@@ -26,10 +23,6 @@ class PostgreSQL(Database):
     drivers = ("postgresql", "postgresql+psycopg")
     insert = staticmethod(postgresql.insert)
     shared = True
-    foreign_objects = (
-        "SELECT relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname = :n AND (relkind NOT IN ('r', 'p') "
-        "OR EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal))"
-    )
 
     @classmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
@@ -83,14 +76,6 @@ class PostgreSQL(Database):
 
     def lock_creation(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATION_LOCK})
-
-    @contextmanager
-    def begin_upgrade(self) -> Iterator[Connection]:
-        with self.begin(writes=True) as connection:
-            self.lock_creation(connection)
-            if self.revision(connection) is not None:
-                connection.execute(text(f"LOCK TABLE {version.name}"))  # who claims a run reads it first
-            yield connection
 
     def begin_reading(self, connection: Connection) -> None:
         """Read one snapshot. By default, every query of a transaction would see what others have committed before it."""

@@ -5,64 +5,67 @@ read alone or from a copy.
 """
 
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import methodcaller
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, MetaData, create_engine, event, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from lengthwise.store import schema
-from lengthwise.store.cells import escaped
 from lengthwise.store.databases.base import Database
-from lengthwise.store.databases.sqlite_file import (
-    database_file,
-    file_of,
-    identity,
-    not_a_database,
-    prepare,
-    require_local,
-)
 from lengthwise.store.errors import StoreError, StoreGone, damaged, first_line, locked, read_only
+from lengthwise.store.file_systems import require_local
+
+FILE_NAME = "results.db"
+_DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+_SMALLEST = 512  # bytes; SQLite would treat a smaller file as an empty database and overwrite it
 
 
 class SQLite(Database):
     drivers = ("sqlite",)
     insert = staticmethod(sqlite.insert)
     shared = False
-    # A view and a virtual table have no page of their own.
-    foreign_objects = (
-        "SELECT name FROM sqlite_master WHERE lower(tbl_name) = :n AND (type IN ('view', 'trigger') OR rootpage = 0)"
-    )
     path: Path
     scratch: tempfile.TemporaryDirectory[str] | None  # a folder with a copy that is read, see `_reader`
     identity: tuple[int, int] | None
 
     @classmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        return cls.open_file(Path(file_of(url)), create, timeout)
+        if not url.database or url.database == ":memory:":
+            raise StoreError(
+                "results in sqlite:// would be lost when the program ends; give a file: sqlite:///results.db"
+            )
+        if url.query or url.host or url.username:
+            raise StoreError(f"a SQLite URL must have no options; write sqlite:///{url.database}")
+        return cls.open_file(Path(url.database), create, timeout)
 
     @classmethod
     def open_file(cls, path: Path, create: bool, timeout: float) -> Self:
         """Open a database file, or `results.db` in the folder at `path`."""
-        path = database_file(path)
-        if create:
-            require_local(path)
-        prepare(path, create)
+        try:
+            path = _database_file(path)
+            if create:
+                require_local(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+            size = path.stat().st_size if path.exists() else None
+        except (OSError, RuntimeError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise StoreError(f"{path} cannot be used ({reason}); give another results folder") from error
+        if size is None and not create:
+            raise StoreError(f"there are no results at {path}; run a study first, or give the folder that has results")
+        if size and size < _SMALLEST:
+            raise StoreError(_not_a_database(str(path)))
         database = cls(str(path), URL.create("sqlite", database=str(path)).render_as_string(), timeout)
         database.path, database.scratch, database.identity = path, None, None
-        writable = os.access(path if path.exists() else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
+        writable = os.access(path if size is not None else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
         if create and not writable:
             raise StoreError(read_only(str(path)))
         database.readonly = not writable
@@ -83,7 +86,7 @@ class SQLite(Database):
             _use_write_ahead_log(self.engine, self.timeout)
             with self.begin(writes=True) as connection:
                 self.create_tables(connection)
-        self.identity = identity(self.path)
+        self.identity = _identity(self.path)
 
     def close(self) -> None:
         super().close()
@@ -97,19 +100,6 @@ class SQLite(Database):
     def lock_creation(self, connection: Connection) -> None:
         """Do nothing: the writing transaction has locked the file."""
 
-    @contextmanager
-    def begin_upgrade(self) -> Iterator[Connection]:
-        """Begin without foreign keys: SQLite changes a table by replacing it, which must not delete the rows that refer to it."""
-        with self.engine.execution_options(writes=True).connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            raw.execute("PRAGMA foreign_keys=OFF")  # has no effect inside of a transaction
-            with connection.begin():
-                yield connection
-                if (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").first()) is not None:
-                    reason = f"its table {escaped(broken[0])} refers to a row of {escaped(broken[2])} that is missing"
-                    raise StoreError(damaged(self.name, reason))
-
     def begin_reading(self, connection: Connection) -> None:
         """Read one row: BEGIN locks the file for writers, but readers get their lock when they read the first row."""
         connection.execute(select(schema.about).limit(1))
@@ -119,22 +109,18 @@ class SQLite(Database):
 
         SQLite would continue without an error, but the file that it writes to has no name any more and disappears at the end.
         """
-        if self.identity is not None and identity(self.path) != self.identity:
+        if self.identity is not None and _identity(self.path) != self.identity:
             raise StoreGone(
                 f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
                 "the same command again to start from the beginning"
             )
-
-    def require_plain(self, connection: Connection, tables: MetaData) -> None:
-        super().require_plain(connection, tables)
-        _require_own_keywords(connection, self.name, tables)
 
     def explain(self, error: DBAPIError) -> str | None:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return locked(self.name, self.timeout)
         if code == sqlite3.SQLITE_NOTADB:
-            return not_a_database(self.name)
+            return _not_a_database(self.name)
         if code == sqlite3.SQLITE_CORRUPT:
             return damaged(self.name, first_line(error))
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(self.path)):
@@ -153,6 +139,26 @@ class SQLite(Database):
         if code == sqlite3.SQLITE_IOERR:
             return f"{self.name} could not be read or written ({first_line(error)}); check the disk and its free space"
         return None
+
+
+def _database_file(path: Path) -> Path:
+    """Return the database file: the path itself, or `results.db` in the folder at the path, which may not exist yet."""
+    path = path.expanduser().absolute()
+    str(path).encode()  # a name that is not text would fail later, in the database
+    return path if path.is_file() or (path.suffix in _DATABASE_SUFFIXES and not path.is_dir()) else path / FILE_NAME
+
+
+def _not_a_database(name: str) -> str:
+    return f"{name} is not a SQLite database; give the results folder or its .db file, or another name for a new one"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, which change when it is replaced; None if there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _nearly_full(path: Path) -> bool:
@@ -232,32 +238,3 @@ def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
         finally:
             raw.close()
         time.sleep(0.02)
-
-
-# ---- tables of somebody else ---
-
-
-def _require_own_keywords(connection: Connection, name: str, tables: MetaData) -> None:
-    """Raise `StoreError` for an unknown index, and for a CREATE statement with words that ours lacks: AS, CHECK, COLLATE, ..."""
-    created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
-    for table in tables.sorted_tables:
-        statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
-        compiled = [str(statement.compile(dialect=connection.dialect)) for statement in statements]
-        known = _SQL_TYPES | _words(" ".join(compiled))
-        for item, sql in connection.execute(created, {"n": table.name}):
-            unknown = sorted(_words(str(sql)) - known)
-            if unknown or (str(item).lower() != table.name and item not in {index.name for index in table.indexes}):
-                reason = f" (with {escaped(unknown[0])})" if unknown else ""
-                raise StoreError(
-                    f"{name} has {escaped(item)} at its table {table.name!r}, which lengthwise never defines this way{reason}; "
-                    "give another results folder"
-                )
-
-
-# Names of types in other versions of SQLAlchemy.
-_SQL_TYPES = {"bigint", "boolean", "double", "float", "integer", "precision", "real", "text"}
-
-
-def _words(sql: str) -> set[str]:
-    """Return the words of a statement in lower case, including names, and all punctuation but parentheses, commas and quotes."""
-    return set(re.findall(r"\w+|[^\s\w(),\"]", sql.lower()))
