@@ -11,7 +11,6 @@ torch, so a report needs the database alone.
 from lengthwise.store.claims import CANCELLED
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import (
-    BadFolder,
     ClaimLost,
     StoreError,
     StoreGone,
@@ -19,7 +18,7 @@ from lengthwise.store.errors import (
     StoreWarning,
     Unstorable,
 )
-from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
+from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.opening import Upgrade, open_folder, open_results, open_store, upgrade_results
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
@@ -29,7 +28,6 @@ __all__ = [
     "CANCELLED",
     "STATUSES",
     "Activity",
-    "BadFolder",
     "ClaimLost",
     "CurveRow",
     "Dropped",
@@ -45,13 +43,10 @@ __all__ = [
     "StudyRow",
     "Unstorable",
     "Upgrade",
-    "delete_run",
     "open_folder",
     "open_results",
     "open_store",
-    "results_id",
     "results_option",
-    "run_folder",
     "store_option",
     "upgrade_results",
     "worker_name",

@@ -47,8 +47,6 @@ def drop_runs(
             raise StoreError(f"{named} is running; stop the command that runs it first; nothing was deleted")
         if run.finished is not None and not finished:
             raise StoreError(f"{named} is finished and its results would be lost; nothing was deleted")
-        if files is not None:
-            files.require_deletable(key)
         dropped.append(run)
     stuck = _delete_files(files, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
@@ -116,7 +114,7 @@ def _delete_files(files: ResultsFolder | None, keys: Sequence[Any]) -> dict[Any,
         except StoreError as error:
             stuck[key] = str(error)
         except OSError as error:
-            stuck[key] = f"its files cannot be deleted ({error.strerror}: {error.filename})"
+            stuck[key] = f"its files cannot be deleted ({error.strerror or error}: {error.filename})"
     return stuck
 
 
