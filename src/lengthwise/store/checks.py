@@ -145,13 +145,6 @@ def flag(value: Any) -> bool:
     return bool(value)
 
 
-def hash256(value: Any) -> str:
-    """Check a SHA-256 hash in hex digits."""
-    if not re.fullmatch("[0-9a-f]{64}", letters(value)):
-        raise Unreadable("is not a SHA-256 hash")
-    return str(value)
-
-
 def optional(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
