@@ -244,7 +244,9 @@ def weights_of(store: Store) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("address", [False, True])
-def test_weights_come_too(trained: tuple[Store, Path], tmp_path: Path, address: bool) -> None:
+def test_weights_come_too(
+    trained: tuple[Store, Path], tmp_path: Path, address: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, bundle = trained
     place = (f"memory://{tmp_path}", f"sqlite:///{tmp_path}/x.db") if address else (tmp_path / "other", None)
     with open_results(place[0], store=place[1]) as other:
@@ -257,6 +259,10 @@ def test_weights_come_too(trained: tuple[Store, Path], tmp_path: Path, address: 
         assert weights_of(other) == weights_of(store) | {first: "weights of this machine"}
         assert other.files.trained([run.key for run in other.runs()]) == weights_of(store).keys()
         assert set(imported(bundle, other).values()) == {0}
+    monkeypatch.setenv(
+        "LENGTHWISE_CACHE", str(tmp_path / "cache")
+    )  # another machine, for which the address has the weights
+    with open_results(place[0], store=place[1]) as other:
         export_bundle(other, "made", tmp_path / "again.zip")
         assert len(parts(tmp_path / "again.zip")) == 4
     export_bundle(store, "made", tmp_path / "rows.zip", weights=False)

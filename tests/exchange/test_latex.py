@@ -12,6 +12,7 @@ import pytest
 from lengthwise.analysis import findings
 from lengthwise.exchange.latex import escaped, latex_tables
 from lengthwise.store import Store
+from tests.exchange.conftest import score_data
 
 pytest.importorskip("pandas")
 Fill = Callable[..., list[dict[str, Any]]]
@@ -96,6 +97,15 @@ def test_labels_are_escaped() -> None:
     assert escaped("x--y\n\x07ü 2×") == "x-{}-{}y  ü 2$\\times$"
     for letter in map(chr, range(32, 127)):
         assert letter.isalnum() or letter in " '()*+,./:;=?@[]!" or escaped(letter) != letter, letter
+
+
+def test_rows(store: Store, made: Fill) -> None:
+    """A bracket at the beginning of a row would be an option of the row before. Encodings without a score have no row."""
+    runs = made(store, done=False, labels=("NoPE", "[3pt]", "RoPE"))
+    for run in runs[:6]:
+        store.add_scores(run["key"], [score_data(run, asked, 0.5) for asked in run["asked"]])
+    text = table_of(store)
+    assert "\n{[3pt]} & 0.500" in text and "RoPE" not in text
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

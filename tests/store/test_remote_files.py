@@ -240,6 +240,18 @@ def test_a_network_failure(flaky: str, machine: Machine, error: Exception) -> No
     assert stored(flaky) == files(a)
 
 
+def test_training_deletes_a_file_before_it_is_sent(flaky: str, machine: Machine) -> None:
+    a = machine("a", flaky)
+    save(a, 10, 20)
+    a.send(KEY)
+    save(a, 30, 40)
+    FlakySystem.problem = lambda operation, path: finish(a)
+    a.send(KEY)
+    assert stored(flaky) == {checkpoint(10): "10", checkpoint(20): "20"}
+    a.send(KEY)
+    assert stored(flaky) == {WEIGHTS: "weights"}
+
+
 def test_a_results_folder_that_is_gone_is_no_empty_one(tmp_path: Path, machine: Machine) -> None:
     """Such as a disk that is not mounted: the files on this machine are not deleted."""
     a = machine("a", f"file://{tmp_path}/bucket")
@@ -264,6 +276,7 @@ class NoCredentialsError(Exception):
             NoCredentialsError("Unable to locate credentials\nand more"),
             r"refuses access \(Unable to locate credentials\)",
         ),
+        (FileNotFoundError("no bucket"), r"cannot hold the files of runs \(no bucket\); .* create its bucket"),
         (
             OSError(28, "No space left on device"),
             r"cannot hold the files of runs \(.*No space left.*; .* or make space",
@@ -277,9 +290,10 @@ def test_errors_are_explained(flaky: str, machine: Machine, error: Exception, me
     def fail(operation: str, path: str) -> None:
         raise error
 
+    save(a, 10)
     FlakySystem.problem = fail
     with pytest.raises(StoreError, match=message) as caught:
-        a.fetch(KEY)
+        a.send(KEY)
     assert "\n" not in str(caught.value) and "hunter2" not in str(caught.value)
 
 

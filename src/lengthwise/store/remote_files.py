@@ -21,7 +21,7 @@ from lengthwise.values import CHECKPOINT, WEIGHTS, install_extra, without_secret
 
 RECORD = ".sent.json"
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
-LASTING = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+LASTING = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class RemoteFolder(ResultsFolder):
@@ -109,7 +109,7 @@ class RemoteFolder(ResultsFolder):
         with self._errors():
             folder.mkdir(parents=True, exist_ok=True)
             for name, version in there.items():
-                if name in here and (unchanged or record.get(name) == (version, here[name])):
+                if unchanged and name in here:
                     continue
                 draft = folder / f".{name}.{os.getpid()}.tmp"
                 with suppress(FileNotFoundError):  # another machine has replaced it by a newer one
@@ -126,7 +126,7 @@ class RemoteFolder(ResultsFolder):
         folder, path = self.run_folder(key), self._path(key)
         here, record = _times(folder), _read_record(folder)
         with self._errors():
-            for name in sorted(here, key=_step):
+            for name in sorted(here):  # the weights last
                 if name in record and record[name][1] == here[name]:
                     continue
                 try:
