@@ -95,24 +95,6 @@ def test_drop_deletes_nothing_outside_of_the_results(here: Call, finished: Path,
             shutil.rmtree(again)
 
 
-def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path) -> None:
-    """A link is refused before anything is dropped, and in a study it keeps its own run alone."""
-    results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
-    shutil.copytree(finished, results)
-    with open_results(results) as store:
-        first, second = (run.key for run in store.runs("tiny"))
-    (results / "runs").rename(elsewhere)
-    (results / "runs").symlink_to(elsewhere)
-    for words in ([first, second], ["--study", "tiny"]):
-        ran = here("drop", *words, "--finished", "--results", results)
-        assert ran.code == 2
-        assert not any(line.startswith("deleted ") for line in ran.out.splitlines())
-        assert "must not be a link" in ran.out + ran.err
-        with open_results(results) as store:
-            assert len(store.scores([first, second])) == 4
-    assert len(list(elsewhere.iterdir())) == 2
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_files_that_cannot_be_deleted_keep_their_run_alone(
     here: Call, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool

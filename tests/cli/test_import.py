@@ -19,12 +19,12 @@ def plainly(ran: Any, says: str) -> None:
 def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: Path) -> None:
     file, there = tmp_path / "tiny.zip", tmp_path / "there"
     ran = here("export", "bundle", "tiny", "--out", file, "--results", finished)
-    assert (ran.code, ran.out) == (0, f"{file}: tiny with 2 runs and 4 scores\n"), ran.err
+    assert (ran.code, ran.out) == (0, f"{file}: tiny with 2 runs, 4 scores and the weights of 2 runs\n"), ran.err
     plainly(here("export", "bundle", "tiny", "--out", file, "--results", finished), "overwrite it with --force")
     assert here("export", "bundle", "tiny", "--out", file, "--results", finished, "--force").code == 0
     ran = here("import", file, "--results", there)
     assert ran.code == 0, ran.err
-    assert ran.out.startswith(f"tiny in {there / 'results.db'}: added 2 runs, 4 scores")
+    assert ran.out == f"tiny in {there / 'results.db'}: added 2 runs, 4 scores, 1 probe result, 2 weights files\n"
     ran = here("import", file, "--results", there)
     assert (ran.code, ran.out) == (0, f"tiny in {there / 'results.db'}: nothing new\n")
     pages = []
@@ -33,7 +33,9 @@ def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: P
         assert here("report", "--study", "tiny", "--output", page, "--results", results).code == 0
         pages.append(page.read_bytes())
     assert pages[0] == pages[1]
-    assert here("show", *key_of(here, there), "--results", there).code == 0
+    assert here("probe", "attended-distance", *key_of(here, there), "--lengths", "4", "--results", there).code == 0
+    ran = here("export", "bundle", "tiny", "--out", file, "--results", finished, "--no-weights", "--force")
+    assert ran.out == f"{file}: tiny with 2 runs, 4 scores and the weights of 0 runs\n"
 
 
 def key_of(here: Call, results: Path) -> list[str]:
@@ -48,13 +50,17 @@ def test_wrong_input(here: Call, finished: Path, tmp_path: Path, monkeypatch: py
     plainly(export("tiny", tmp_path / "x.tar"), "--out must end in .zip")
     plainly(export("tiny", tmp_path / "none" / "x.zip"), "there is no folder")
     there = tmp_path / "there"
-    plainly(here("import", tmp_path / "none.zip", "--results", there), "it cannot be read (No such file or directory)")
+    plainly(
+        here("import", tmp_path / "none.zip", "--results", there), "(No such file or directory); nothing was imported"
+    )
     plainly(here("import", "s3://bucket/x.zip", "--results", there), "got an address")
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as file:
         file.writestr("../../evil.py", "print(1)")
-    plainly(here("import", tmp_path / "evil.zip", "--results", there), "it contains '../../evil.py'; a bundle has only")
+    plainly(
+        here("import", tmp_path / "evil.zip", "--results", there), "it contains '../../evil.py', which no bundle has"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evil.zip"], "the results folder was not created"
-    monkeypatch.setattr("lengthwise.exchange.bundles.writing._JSON", lambda row: 1 / 0)
+    monkeypatch.setattr("lengthwise.exchange.bundle._add", lambda *file: 1 / 0)
     (tmp_path / "old.zip").write_bytes(b"old")
     assert here("export", "bundle", "tiny", "--out", tmp_path / "old.zip", "--results", finished, "--force").code == 2
     assert (tmp_path / "old.zip").read_bytes() == b"old", "an export that fails leaves the older file"

@@ -76,5 +76,5 @@ def test_what_is_refused(here: Call, place: Path, command: list[str], address: s
 
 def test_an_unknown_protocol(here: Call, place: Path) -> None:
     ran = here("run", "study.py", "--results", "s4://bucket/x", "--store", f"sqlite:///{place}/x.db")
-    assert ran.code == 2 and ran.err.count("\n") == 1 and "unknown protocol, s4://" in ran.err
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "Protocol not known: s4" in ran.err
     assert not (place / "x.db").exists()

@@ -10,21 +10,23 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import findings
-from lengthwise.exchange.formats.latex import Latex, escaped
+from lengthwise.exchange.latex import escaped, latex_tables
 from lengthwise.store import Store
+from tests.exchange.conftest import score_data
 
+pytest.importorskip("pandas")
 Fill = Callable[..., list[dict[str, Any]]]
 HOSTILE = "\\input{/etc/passwd} $x_1^2$ 50% #1 & ~ {a} <b> | ^^41 [c]\n\\end{tabular}"
 DOCUMENT = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\input{scores.tex}\n\\end{document}\n"
 
 
 def table_of(store: Store) -> str:
-    return Latex().content(store, "made", "scores").decode()
+    return latex_tables(store, "made")
 
 
 def rows(text: str) -> dict[str, list[str]]:
     """The rows of a table by their label, without those of the intervals."""
-    found = re.findall(r"^    \{(.+?)\} & (.*) \\\\$", text, re.MULTILINE)
+    found = re.findall(r"^\{?(\S.*?)\}? & (.*) \\\\$", text, re.MULTILINE)
     return {label: cells.split(" & ") for label, cells in found}
 
 
@@ -33,19 +35,20 @@ def test_means_intervals_and_the_best(store: Store, made: Fill) -> None:
     text = table_of(store)
     lines = rows(text)
     assert lines["encoding"] == ["8", "16", "32"]
-    assert lines["NoPE"] == ["$1.000$", "$0.390$", "$0.150$"]
+    assert lines["NoPE"] == ["1.000", "0.390", "0.150"]
     # At the training length, both are equal, so none is the best.
-    assert lines["FIRE(hidden\\_layers=1)"] == ["$1.000$", r"$\mathbf{0.890}$", r"$\mathbf{0.800}$"]
-    assert lines["constant (floor)"] == ["$0.250$"] * 3
+    assert lines["FIRE(hidden\\_layers=1)"] == ["1.000", r"\textbf{0.890}", r"\textbf{0.800}"]
+    assert lines["constant (floor)"] == ["0.250"] * 3
     assert list(lines).index("FIRE(hidden\\_layers=1)") < list(lines).index("NoPE"), (
         "the best at the longest length is first"
     )
     (nope,) = (series for series in findings(store).tasks[0].series if series.label == "NoPE")
     interval = nope.point_at(16).interval  # as on the page
-    assert rf"{{\scriptsize $[{interval.low:.3f},\,{interval.high:.3f}]$}}" in text
-    assert r"\caption{Copy: exact match by length in symbols, higher is better.}" in text
-    assert "$n$: 3 seeds per score, 256 test examples per seed." in text
-    assert r"Intervals: 95\,\%, over the means of the seeds (Student's t, or a beta distribution" in text
+    assert rf"{{\scriptsize {interval.low:.3f}~\ldots{{}} {interval.high:.3f}}}" in text
+    title = "Copy: exact match by length in symbols, higher is better"
+    assert rf"\caption[{{{title}}}]{{{title}. Trained at 8 symbols" in text
+    assert "3 seeds per score, 256 test examples per seed." in text
+    assert r"Intervals: 95\,\% over seeds." in text
     assert "One seed" not in text
     assert r"\toprule" in text
     assert r"\multicolumn{2}{c}{longer}" in text
@@ -55,20 +58,18 @@ def test_a_single_seed_has_no_interval(store: Store, made: Fill) -> None:
     made(store, seeds=1)
     text = table_of(store)
     assert "One seed: there is no interval between seeds." in text
-    assert "$n$: 1 seed per score" in text
-    assert "\\pm" not in text
-    assert "[0." not in text
-    assert "Intervals" not in text
+    assert "1 seed per score" in text
+    assert not any(word in text for word in ("\\pm", "\\ldots", "scriptsize", "Intervals", "^{1}"))
 
 
 def test_single_seeds_are_marked_among_others(store: Store, made: Fill) -> None:
     runs = made(store)
     store.drop([run["key"] for run in runs[1:3]], finished=True)
     lines = rows(text := table_of(store))
-    assert lines["NoPE"][1] == "$0.400$$^{1}$"
+    assert lines["NoPE"][1] == "0.400$^{1}$"
     assert "^{1}" not in lines["FIRE(hidden\\_layers=1)"][1]
     assert "$^{1}$One seed: there is no interval between seeds." in text
-    assert "$n$: 1 to 3 seeds per score" in text
+    assert "1 to 3 seeds per score" in text
 
 
 def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
@@ -83,7 +84,7 @@ def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
         ]
         store.add_scores(run["key"], scores)
     text = table_of(store)
-    heads = [row.split(" & ") for row in re.findall(r"\{encoding\} & (.*) \\\\", text)]
+    heads = [row.split(" & ") for row in re.findall(r"encoding & (.*) \\\\", text)]
     assert [int(n) for row in heads for n in row] == list(lengths)
     assert max(map(len, heads)) == 4
     assert "(lengths 8 to 32)" in text
@@ -98,10 +99,19 @@ def test_labels_are_escaped() -> None:
         assert letter.isalnum() or letter in " '()*+,./:;=?@[]!" or escaped(letter) != letter, letter
 
 
+def test_rows(store: Store, made: Fill) -> None:
+    """A bracket at the beginning of a row would be an option of the row before. Encodings without a score have no row."""
+    runs = made(store, done=False, labels=("NoPE", "[3pt]", "RoPE"))
+    for run in runs[:6]:
+        store.add_scores(run["key"], [score_data(run, asked, 0.5) for asked in run["asked"]])
+    text = table_of(store)
+    assert "\n{[3pt]} & 0.500" in text and "RoPE" not in text
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_the_table_compiles(store: Store, made: Fill, tmp_path: Path) -> None:
     made(store, labels=("NoPE", "FIRE(hidden_layers=1)", HOSTILE, "[3pt]", "*", "“naïve” − 2×"))
-    (tmp_path / "scores.tex").write_bytes(Latex().content(store, "made", "scores"))
+    (tmp_path / "scores.tex").write_text(table_of(store))
     (tmp_path / "main.tex").write_text(DOCUMENT)
     words = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
     ran = subprocess.run(

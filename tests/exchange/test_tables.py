@@ -13,14 +13,15 @@ import pytest
 
 import lengthwise
 from lengthwise.exchange.columns import OF_POINT, OF_RUN, OF_SCORE, curve_columns, score_columns
-from lengthwise.exchange.formats import FORMATS, format_of
+from lengthwise.exchange.tables import ending_of, table_file
 from lengthwise.store import Store, StoreError
 from lengthwise.values import ConfigError
+from tests.exchange.conftest import score_data
 
 pandas = pytest.importorskip("pandas")
 parquet = pytest.importorskip("pyarrow.parquet")
 Fill = Callable[..., list[dict[str, Any]]]
-CSV, PARQUET, LATEX = FORMATS
+ENDINGS = (".csv", ".parquet", ".tex")
 
 
 def test_one_row_for_each_run_and_question(store: Store, made: Fill) -> None:
@@ -64,30 +65,34 @@ def test_questions_that_differ_in_more_than_the_length(store: Store, made: Fill)
 
 def test_a_study_without_scores_or_curves(store: Store, made: Fill) -> None:
     made(store, done=False)
-    for form in FORMATS:
+    for ending in ENDINGS:
         with pytest.raises(
             ConfigError, match="study 'made' has no score yet, so there is nothing to export; run the study"
         ):
-            form.content(store, "made", "scores")
-    with pytest.raises(ConfigError, match="study 'made' has no training curve yet"):
-        CSV.content(store, "made", "curves")
-    for form in FORMATS:
+            table_file(store, "made", "scores", ending)
         with pytest.raises(StoreError, match="there is no study 'mode'; did you mean 'made'"):
-            form.content(store, "mode", "scores")
+            table_file(store, "mode", "scores", ending)
+    with pytest.raises(ConfigError, match="study 'made' has no training curve yet"):
+        table_file(store, "made", "curves", ".csv")
 
 
 def test_csv_and_parquet_have_the_same_numbers(store: Store, made: Fill) -> None:
-    made(store, labels=("NoPE", 'A "quoted", label'))
+    labels = ("NoPE", 'A "quoted", label')
+    for run in made(store, labels=labels, done=False, metric="cross-entropy", better="lower"):
+        means = (0.5, 0.25, math.inf if run["seed"] == 1 else 0.1)
+        store.add_scores(run["key"], [score_data(run, a, mean) for a, mean in zip(run["asked"], means, strict=True)])
     columns = score_columns(store, "made")
-    columns["standard_error"][1] = math.nan
-    columns["mean"][2] = math.inf
-    read = list(csv.DictReader(io.StringIO(CSV.of_columns(columns).decode())))  # type: ignore[attr-defined]
-    table = parquet.read_table(io.BytesIO(PARQUET.of_columns(columns))).to_pydict()  # type: ignore[attr-defined]
+    read = list(csv.DictReader(io.StringIO(table_file(store, "made", "scores", ".csv").decode())))
+    table = parquet.read_table(io.BytesIO(table_file(store, "made", "scores", ".parquet"))).to_pydict()
     assert list(read[0]) == list(table) == list(columns)
-    assert table == columns | {"standard_error": [None if math.isnan(x) else x for x in columns["standard_error"]]}
+    unknown = [math.isnan(x) for x in columns["standard_error"]]
+    assert unknown.count(True) == 2
+    assert table == {
+        name: [None if isinstance(x, float) and math.isnan(x) else x for x in cells] for name, cells in columns.items()
+    }
     assert [row["label"] for row in read] == columns["label"]
-    assert [float(row["mean"]) for row in read] == columns["mean"]
-    assert read[1]["standard_error"] == ""
+    assert [float(row["mean"]) for row in read] == columns["mean"] and math.inf in columns["mean"]
+    assert [row["standard_error"] == "" for row in read] == unknown
     assert [row["out_of_distribution"] for row in read][:3] == ["false", "true", "true"]
 
 
@@ -98,7 +103,7 @@ def test_curves(store: Store, made: Fill) -> None:
     assert columns["key"] == [run["key"] for run in runs for _ in range(3)]
     assert columns["step"] == [0, 10, 20] * 6
     assert columns["loss"][:3] == [1, 1 / 11, 1 / 21]
-    table = parquet.read_table(io.BytesIO(PARQUET.content(store, "made", "curves")))
+    table = parquet.read_table(io.BytesIO(table_file(store, "made", "curves", ".parquet")))
     assert table.column("gradient_norm").null_count == 18
     assert str(table.schema.field("gradient_norm").type) == "double"
 
@@ -122,18 +127,22 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, results: P
     with pytest.raises(ConfigError, match=r"pip install '\.\[frames\]'"):
         lengthwise.results("made", results=results)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pyarrow, which is not installed; .*pip install '\.\[frames\]'"):
-        format_of("scores.parquet", "scores")
+    for file in ("scores.parquet", "scores.tex"):
+        with pytest.raises(
+            ConfigError, match=r"pandas, which is not installed; .*pip install '\.\[frames\]'.*, or write a \.csv file"
+        ):
+            ending_of(file, "scores")
+    assert ending_of("scores.csv", "scores") == ".csv"
 
 
 @pytest.mark.parametrize("name", ["scores", "scores.xlsx", "scores.csvv", ".csv", "results.db"])
 def test_unknown_endings(name: str) -> None:
     with pytest.raises(ConfigError, match=r"--out must end in \.csv, \.parquet or \.tex for scores, got") as error:
-        format_of(name, "scores")
+        ending_of(name, "scores")
     assert ("did you mean '.csv'" in str(error.value)) == (name == "scores.csvv")
 
 
 def test_curves_have_no_latex() -> None:
     with pytest.raises(ConfigError, match=r"--out must end in \.csv or \.parquet for curves"):
-        format_of("curves.tex", "curves")
-    assert format_of("CURVES.CSV", "curves") is CSV
+        ending_of("curves.tex", "curves")
+    assert ending_of("CURVES.CSV", "curves") == ".csv"

@@ -1,11 +1,10 @@
 """A results folder at an address: copies of the files of runs on two machines, interruptions, and errors in one line."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import fsspec
 import pytest
 
 from lengthwise.config import ConfigError
@@ -14,36 +13,35 @@ from lengthwise.store.remote_files import RECORD, RemoteFolder
 from tests.store.remote_system import FlakySystem
 
 KEY = f"{7:016x}"
+OTHER = f"{8:016x}"
 WEIGHTS = "weights.safetensors"
 
 
-@pytest.fixture(params=["file", "flaky"])
-def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """The folder at the address `there.address`. One file system shows incomplete files, the other one does not."""
-    folder = tmp_path / "bucket" / "folder"
-    folder.parent.mkdir()
-    yield folder
+@pytest.fixture(params=["file", "memory"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{request.param}://{tmp_path}/bucket/folder"
+
+
+@pytest.fixture
+def flaky(tmp_path: Path) -> Iterator[str]:
+    yield f"flaky://{tmp_path}/bucket/folder"
     FlakySystem.problem = None
 
 
 @pytest.fixture
-def machine(
-    there: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], RemoteFolder]:
-    """`machine("a")` is the results folder on a machine with its own cache folder."""
-    protocol = request.node.callspec.params["there"]
-    first = RemoteFolder(f"{protocol}://{there}")
-    if protocol == "flaky":
-        there.mkdir()
-    assert first.identifier(create=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], RemoteFolder]:
+    """`machine("a", address)` is the results folder on a machine with its own cache folder."""
 
-    def on(name: str) -> RemoteFolder:
-        monkeypatch.setenv("LENGTHWISE_CACHE", str(there.parent.parent / name))
-        folder = open_folder(f"{protocol}://{there}/")
-        assert isinstance(folder, RemoteFolder) and folder.path.is_dir()
+    def on(name: str, address: str) -> RemoteFolder:
+        monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / name))
+        folder = open_folder(f"{address}/")
+        assert isinstance(folder, RemoteFolder) and folder.path.is_dir() and folder.identifier(create=True)
         return folder
 
     return on
+
+
+Machine = Callable[[str, str], RemoteFolder]
 
 
 def checkpoint(step: int) -> str:
@@ -68,13 +66,19 @@ def finish(folder: RemoteFolder, text: str = "weights") -> None:
         old.unlink()
 
 
-def files(folder: RemoteFolder | Path) -> dict[str, str]:
-    run = folder / "runs" / KEY if isinstance(folder, Path) else folder.run_folder(KEY)
-    return {path.name: path.read_text() for path in sorted(run.glob("*")) if path.name != RECORD}
+def files(folder: RemoteFolder) -> dict[str, str]:
+    """The files of the run on this machine."""
+    return {path.name: path.read_text() for path in folder.run_folder(KEY).glob("*") if path.name != RECORD}
 
 
-def test_another_machine_continues(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a, b = machine("a"), machine("b")
+def stored(address: str) -> dict[str, str]:
+    """The files of the run at the address."""
+    system, root = fsspec.url_to_fs(address)
+    return {path.rpartition("/")[2]: system.cat_file(path).decode() for path in system.find(f"{root}/runs/{KEY}")}
+
+
+def test_another_machine_continues(address: str, machine: Machine) -> None:
+    a, b = machine("a", address), machine("b", address)
     assert a.path != b.path and a.identifier(create=False) == b.identifier(create=True)
     a.fetch(KEY)
     assert files(a) == {}
@@ -82,7 +86,7 @@ def test_another_machine_continues(there: Path, machine: Callable[[str], RemoteF
     a.send(KEY)
     save(a, 30)
     a.send(KEY)
-    assert files(there) == files(a) == {checkpoint(20): "20", checkpoint(30): "30"}
+    assert stored(address) == files(a) == {checkpoint(20): "20", checkpoint(30): "30"}
     b.fetch(KEY)
     assert files(b) == files(a)
     save(a, 35)  # which is never sent
@@ -90,17 +94,18 @@ def test_another_machine_continues(there: Path, machine: Callable[[str], RemoteF
     b.send(KEY)
     assert a.trained([KEY]) == set()
     a.fetch(KEY)
-    assert files(a) == files(there) == {checkpoint(40): "40", checkpoint(50): "50"}
+    assert files(a) == stored(address) == {checkpoint(40): "40", checkpoint(50): "50"}
     finish(a)
     a.send(KEY)
-    assert files(there) == {WEIGHTS: "weights"}
-    assert b.trained([KEY]) == b.trained([KEY, f"{8:016x}"]) == {KEY}
+    assert stored(address) == {WEIGHTS: "weights"}
+    assert b.trained([KEY]) == b.trained([KEY, OTHER]) == {KEY}
+    assert b.trained([OTHER]) == b.trained([]) == set()
     b.fetch(KEY)
     assert files(b) == {WEIGHTS: "weights"}
 
 
-def test_what_was_not_sent_counts_if_nobody_else_continued(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a = machine("a")
+def test_what_was_not_sent_counts_if_nobody_else_continued(address: str, machine: Machine) -> None:
+    a = machine("a", address)
     save(a, 10, 20)
     a.send(KEY)
     save(a, 30)
@@ -113,11 +118,11 @@ def test_what_was_not_sent_counts_if_nobody_else_continued(there: Path, machine:
     (a.run_folder(KEY) / WEIGHTS).write_text("weights of a second training")
     a.fetch(KEY)
     a.send(KEY)
-    assert files(there)[WEIGHTS] == "weights of a second training"
+    assert stored(address)[WEIGHTS] == "weights of a second training"
 
 
-def test_a_lost_or_damaged_working_folder(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a = machine("a")
+def test_a_lost_or_damaged_working_folder(address: str, machine: Machine) -> None:
+    a = machine("a", address)
     save(a, 10, 20)
     a.send(KEY)
     for lost in ([20], [10], [10, 20]):
@@ -126,85 +131,57 @@ def test_a_lost_or_damaged_working_folder(there: Path, machine: Callable[[str], 
         a.send(KEY)  # a file that is missing here is no reason to delete the newest one there
         a.fetch(KEY)
         assert checkpoint(20) in files(a)
-        assert files(a) == files(there)
+        assert files(a) == stored(address)
         save(a, 10)
         a.send(KEY)
-    for text in ("", "[]", '{"x": 1}', "[" * 5000):
+    for text in ("", "[]", '{"x": 1}'):
         (a.run_folder(KEY) / RECORD).write_text(text)
         (a.run_folder(KEY) / checkpoint(20)).write_text("rotten")
         a.fetch(KEY)
-        assert files(a) == files(there) == {checkpoint(10): "10", checkpoint(20): "20"}
-    b = machine("b")
-    b.fetch(KEY)
-    assert files(b) == files(a)
+        assert files(a) == stored(address) == {checkpoint(10): "10", checkpoint(20): "20"}
 
 
-def test_weights_are_never_deleted_there_by_sending(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a = machine("a")
+def test_weights_at_the_address_stay_while_a_run_is_trained_again(address: str, machine: Machine) -> None:
+    a = machine("a", address)
     finish(a)
     a.send(KEY)
     (a.run_folder(KEY) / WEIGHTS).unlink()
     save(a, 10)
     a.send(KEY)
-    assert files(there) == {WEIGHTS: "weights", checkpoint(10): "10"}
+    assert stored(address) == {WEIGHTS: "weights", checkpoint(10): "10"}
 
 
-def test_a_run_is_deleted_in_both_places(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a, b = machine("a"), machine("b")
+def test_a_run_is_deleted_in_both_places(address: str, machine: Machine) -> None:
+    a, b = machine("a", address), machine("b", address)
     save(a, 10, 20)
     a.send(KEY)
     b.fetch(KEY)
     b.delete(KEY)
     b.delete(KEY)
-    assert not (there / "runs" / KEY).exists() and not b.run_folder(KEY).exists()
+    assert stored(address) == {} and not b.run_folder(KEY).exists()
     a.fetch(KEY)
     assert files(a) == {}
 
 
-def test_only_known_names_are_copied(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a = machine("a")
-    run = there / "runs" / KEY
-    run.mkdir(parents=True)
-    secret = there.parent / "secret"
-    secret.write_text("secret")
-    for name in (RECORD, ".hidden", "checkpoint-00000010.safetensors.exe", "checkpoint-1.safetensors", "x.py",
-                 "checkpoint-٠٠٠٠٠٠٠١.safetensors", "checkpoint-00000001.safetensors\n"):  # fmt: skip
-        (run / name).write_text("{}")
-    (run / checkpoint(10)).mkdir()
-    (run / checkpoint(20)).symlink_to(secret)
-    (run / checkpoint(30)).write_text("30")
-    (run / "error.txt").write_text("error")
+def test_only_files_of_runs_are_copied(address: str, machine: Machine) -> None:
+    a = machine("a", address)
+    system, root = fsspec.url_to_fs(address, auto_mkdir=True)
+    for name in (RECORD, ".hidden", f"{checkpoint(10)}.exe", "checkpoint-1.safetensors", "x.py", checkpoint(30)):
+        system.pipe_file(f"{root}/runs/{KEY}/{name}", b"{}")
     a.fetch(KEY)
-    assert files(a) == {checkpoint(30): "30"}
+    assert files(a) == {checkpoint(30): "{}"}
     for key in ("../x", "x", "", "A" * 16):
         for call in (a.fetch, a.send, a.delete, a.run_folder):
-            with pytest.raises(StoreError):
+            with pytest.raises(StoreError, match="must be a run key"):
                 call(key)
-    assert secret.read_text() == "secret"
-
-
-def test_more_checkpoints_than_two(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a, b = machine("a"), machine("b")
-    save(a, 10, 20, 30, keep=3)
-    a.send(KEY)
-    b.fetch(KEY)
-    assert files(b) == {checkpoint(20): "20", checkpoint(30): "30"}
-    b.fetch(KEY)
-    save(b, 40)
-    b.send(KEY)
-    assert files(there) == {checkpoint(30): "30", checkpoint(40): "40"}
-    finish(a)  # which did not notice that the other machine had continued
-    a.send(KEY)
-    assert files(there) == {WEIGHTS: "weights"}
 
 
 class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("there", ["flaky"], indirect=True)
 @pytest.mark.parametrize("machine_after", ["a", "b"])
-def test_a_kill_at_any_moment(there: Path, machine: Callable[[str], RemoteFolder], machine_after: str) -> None:
+def test_a_kill_at_any_moment(flaky: str, machine: Machine, machine_after: str) -> None:
     """Whatever the last operation was, the next machine has the newest checkpoint or the one before it, and they are complete."""
     for moment in range(40):
         operations = 0
@@ -215,7 +192,7 @@ def test_a_kill_at_any_moment(there: Path, machine: Callable[[str], RemoteFolder
             if operations > moment:
                 raise Killed
 
-        a = machine("a")
+        a = machine("a", flaky)
         a.delete(KEY)
         save(a, 10, 20)
         a.send(KEY)
@@ -228,7 +205,7 @@ def test_a_kill_at_any_moment(there: Path, machine: Callable[[str], RemoteFolder
         except Killed:
             pass
         FlakySystem.problem = None
-        after = machine(machine_after)
+        after = machine(machine_after, flaky)
         after.fetch(KEY)
         found = files(after)
         assert found.get(WEIGHTS) == "weights" or checkpoint(30) in found or checkpoint(20) in found, (moment, found)
@@ -237,71 +214,51 @@ def test_a_kill_at_any_moment(there: Path, machine: Callable[[str], RemoteFolder
         save(after, 40)
         finish(after)
         after.send(KEY)
-        assert files(there) == {WEIGHTS: "weights"}, moment
+        assert stored(flaky) == {WEIGHTS: "weights"}, moment
         if operations <= moment:
             return
     raise AssertionError("the number of operations is larger than expected")
 
 
-@pytest.mark.parametrize("there", ["flaky"], indirect=True)
 @pytest.mark.parametrize(
     "error", [ConnectionError("reset"), TimeoutError(), OSError(5, "timed out"), RuntimeError("503")]
 )
-def test_a_network_failure(there: Path, machine: Callable[[str], RemoteFolder], error: Exception) -> None:
-    a = machine("a")
+def test_a_network_failure(flaky: str, machine: Machine, error: Exception) -> None:
+    a = machine("a", flaky)
     save(a, 10, 20)
 
     def fail(operation: str, path: str) -> None:
         raise error
 
     FlakySystem.problem = fail
-    for call in (a.send, a.fetch, lambda key: a.identifier(create=True)):
+    for call in (a.send, a.fetch, a.delete, lambda key: a.trained([key]), lambda key: a.identifier(create=True)):
         with pytest.raises(StoreUnreachable, match=r"cannot be reached .* check the address and the network"):
             call(KEY)
-    with pytest.raises(StoreUnreachable):
-        a.delete(KEY)
     assert files(a) == {checkpoint(10): "10", checkpoint(20): "20"}
     FlakySystem.problem = None
     a.send(KEY)
-    assert files(there) == files(a)
+    assert stored(flaky) == files(a)
 
 
-@pytest.mark.parametrize("there", ["flaky"], indirect=True)
-def test_an_incomplete_copy_is_noticed(
-    there: Path, machine: Callable[[str], RemoteFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = machine("a"), machine("b")
-    save(a, 1000, 2000)
-    complete = FlakySystem.put_file, FlakySystem.get_file
-
-    def shortened(method: Any, which: int) -> Any:
-        def copy(self: Any, one: str, two: str) -> None:
-            method(self, one, two)
-            os.truncate(two, 2)
-
-        return copy
-
-    monkeypatch.setattr(FlakySystem, "put_file", shortened(complete[0], 1))
-    with pytest.raises(StoreUnreachable, match="was not written completely"):
-        a.send(KEY)
-    monkeypatch.setattr(FlakySystem, "put_file", complete[0])
+def test_training_deletes_a_file_before_it_is_sent(flaky: str, machine: Machine) -> None:
+    a = machine("a", flaky)
+    save(a, 10, 20)
     a.send(KEY)
-    monkeypatch.setattr(FlakySystem, "get_file", shortened(complete[1], 1))
-    with pytest.raises(StoreUnreachable, match="changed while it was copied"):
-        b.fetch(KEY)
-    assert files(b) == {}
-    monkeypatch.setattr(FlakySystem, "get_file", complete[1])
-    b.fetch(KEY)
-    assert files(b) == files(a)
+    save(a, 30, 40)
+    FlakySystem.problem = lambda operation, path: finish(a)
+    a.send(KEY)
+    assert stored(flaky) == {checkpoint(10): "10", checkpoint(20): "20"}
+    a.send(KEY)
+    assert stored(flaky) == {WEIGHTS: "weights"}
 
 
-@pytest.mark.parametrize("there", ["file"], indirect=True)
-def test_a_results_folder_that_is_gone_is_no_empty_one(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a = machine("a")
+def test_a_results_folder_that_is_gone_is_no_empty_one(tmp_path: Path, machine: Machine) -> None:
+    """Such as a disk that is not mounted: the files on this machine are not deleted."""
+    a = machine("a", f"file://{tmp_path}/bucket")
     save(a, 10)
     a.send(KEY)
-    there.rename(there.with_name("moved"))
-    for call in (a.fetch, lambda key: a.trained([key]), lambda key: a.trained([key, f"{8:016x}"])):
+    (tmp_path / "bucket").rename(tmp_path / "moved")
+    for call in (a.fetch, lambda key: a.trained([key]), lambda key: a.trained([key, OTHER])):
         with pytest.raises(StoreError, match="results-id is missing"):
             call(KEY)
     assert files(a) == {checkpoint(10): "10"}
@@ -311,61 +268,52 @@ class NoCredentialsError(Exception):
     """As botocore has it."""
 
 
-@pytest.mark.parametrize("there", ["flaky"], indirect=True)
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            PermissionError(13, "Permission denied", "/folder/x"),
-            r"refuses access \(.*denied: .*\); change its permissions",
-        ),
-        (PermissionError(13, "Forbidden"), r"refuses access \(.*Forbidden.*\); make credentials known"),
+        (PermissionError(13, "Forbidden"), r"refuses access \(.*Forbidden.*\); give this machine the credentials"),
         (
             NoCredentialsError("Unable to locate credentials\nand more"),
             r"refuses access \(Unable to locate credentials\)",
         ),
-        (NotImplementedError(), "cannot be written; give an address such as"),
-        (OSError(28, "No space left on device"), r"cannot be copied \(.*No space left"),
+        (FileNotFoundError("no bucket"), r"cannot hold the files of runs \(no bucket\); .* create its bucket"),
+        (
+            OSError(28, "No space left on device"),
+            r"cannot hold the files of runs \(.*No space left.*; .* or make space",
+        ),
         (OSError("https://user:hunter2@proxy is gone"), r"cannot be reached \(\*\*\* is gone\)"),
     ],
 )
-def test_lasting_errors_are_explained(
-    there: Path, machine: Callable[[str], RemoteFolder], error: Exception, message: str
-) -> None:
-    a = machine("a")
+def test_errors_are_explained(flaky: str, machine: Machine, error: Exception, message: str) -> None:
+    a = machine("a", flaky)
 
     def fail(operation: str, path: str) -> None:
         raise error
 
+    save(a, 10)
     FlakySystem.problem = fail
     with pytest.raises(StoreError, match=message) as caught:
-        a.fetch(KEY)
+        a.send(KEY)
     assert "\n" not in str(caught.value) and "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("s4://bucket/x", "unknown protocol, s4://"),
-        ("flaky:///nowhere/x", "is in no bucket or folder that exists"),
+        (
+            "s4://bucket/x",
+            r"s4://bucket/x cannot be a results folder \(Protocol not known: s4.*; write an address such as",
+        ),
         ("memory://", "memory:// cannot be a results folder .it has no bucket or folder"),
         ("file:///", "file:// cannot be a results folder .it has no bucket or folder"),
-        ("file://relative/x", "file://relative/x cannot be a results folder .* must begin with a slash"),
-        ("file://~/x", "must begin with a slash"),
-        ("memory://bucket/x", "each process has its own memory"),
         ("reference://x", "reference://x cannot be a results folder .*missing 1 required"),
-        ("file:///proc/version", "file:///proc/version cannot have the files of runs .*Not a directory"),
-        ("file:///proc/version/x", r"Not a directory.*; correct the address"),
+        ("file:///proc/version/x", r"cannot hold the files of runs \(.*; correct the address"),
     ],
 )
-def test_addresses_that_cannot_be_used(
-    address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_addresses_that_cannot_be_used(address: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=message) as caught:
         open_results(address, store=f"sqlite:///{tmp_path}/x.db")
     assert not isinstance(caught.value, StoreUnreachable), "a worker would wait for an hour"
-    assert {path.name for path in tmp_path.iterdir()} <= {"x.db"}
 
 
 @pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("gcs", "gcs")])
@@ -374,6 +322,7 @@ def test_a_missing_package_is_named(protocol: str, extra: str, tmp_path: Path, m
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(StoreError, match=rf"{protocol}:// needs another package; .*pip install '\.\[{extra}\]'"):
         open_results(f"{protocol}://bucket/folder", store=f"sqlite:///{tmp_path}/x.db")
+    assert list(tmp_path.iterdir()) == [], "no database was created"
 
 
 @pytest.mark.parametrize(
@@ -417,23 +366,19 @@ def test_a_working_folder_that_cannot_be_created(tmp_path: Path, monkeypatch: py
         open_folder(f"file://{tmp_path}/results").fetch(KEY)
 
 
-@pytest.mark.parametrize("there", ["flaky"], indirect=True)
-def test_nothing_is_asked_if_nothing_has_changed(there: Path, machine: Callable[[str], RemoteFolder]) -> None:
-    a, b = machine("a"), machine("b")
+def test_nothing_is_asked_if_nothing_has_changed(flaky: str, machine: Machine) -> None:
+    a = machine("a", flaky)
     save(a, 10, 20)
     (a.run_folder(KEY) / "error.txt").write_text("error")
     a.send(KEY)
-    b.fetch(KEY)
-    assert "error.txt" in files(there) and "error.txt" not in files(b)
-    (b.run_folder(KEY) / checkpoint(20)).rename(b.run_folder(KEY) / f"{checkpoint(20)}.damaged")
-    b.send(KEY)
-    assert list(files(there)) == [checkpoint(10), checkpoint(20)], "the error is over, and no newer checkpoint is there"
+    assert stored(flaky) == files(a)
     operations: list[str] = []
     FlakySystem.problem = lambda operation, path: operations.append(operation)
-    for folder in (a, b):
-        folder.send(KEY)
+    a.send(KEY)
     assert operations == []
-    save(b, 30, keep=3)  # the damaged one counts
-    b.send(KEY)
-    assert list(files(there)) == [checkpoint(10), checkpoint(30)]
-    assert operations == ["put_file", "ls", "rm_file"]
+    save(a, 30)
+    a.send(KEY)
+    assert operations == ["put_file", "rm_file"]
+    operations.clear()
+    a.fetch(KEY)
+    assert "get_file" not in operations

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lengthwise.config import ConfigError, Inline, Slurm
-from lengthwise.store import ResultsFolder, StoreError, open_results, open_store, results_id
+from lengthwise.store import ResultsFolder, StoreError, open_results, open_store
 from lengthwise.studies import Compute, Event, execute, load
 from lengthwise.studies.events import Done, Note, Started
 from lengthwise.studies.executors import WorkerError
@@ -239,7 +239,7 @@ def test_a_folder_that_the_nodes_do_not_share(study_file: StudyFile, tmp_path: P
         patch.setattr(SlurmExecutor, "require_usable", classmethod(lambda *_: None))
         execute(study, results, executor=Slurm())
     (spec,) = specs
-    assert spec.results_id == results_id(results, create=False)
+    assert spec.results_id == ResultsFolder(results).identifier(create=False)
     parent = Quiet()
     elsewhere = dataclasses.replace(spec, results=str(tmp_path / "elsewhere"))
     with pytest.raises(

@@ -15,36 +15,16 @@ if TYPE_CHECKING:
 
 Columns = dict[str, list[Any]]
 
-# Columns by name, with the type of their cells. Every cell of a score or a point may be None.
-OF_RUN = {
-    "study": str,
-    "key": str,
-    "label": str,
-    "encoding": str,
-    "settings": str,
-    "task": str,
-    "task_settings": str,
-    "seed": int,
-    "train_length": int,
-    "training_seconds": float,
-    "peak_memory_mb": float,
-    "backend": str,
-}
-OF_SCORE = {
-    "length": int,
-    "unit": str,
-    "kind": str,
-    "out_of_distribution": bool,
-    "metric": str,
-    "better": str,
-    "mean": float,
-    "standard_error": float,
-    "n": int,
-    "seconds": float,
-    "question": str,
-}
-OF_POINT = {field.name: int if field.name == "step" else float for field in dataclasses.fields(CurveRow)}
-TYPES: dict[str, type] = OF_RUN | OF_SCORE | OF_POINT
+# The names of columns.
+OF_RUN = (
+    *("study", "key", "label", "encoding", "settings", "task", "task_settings", "seed", "train_length"),
+    *("training_seconds", "peak_memory_mb", "backend"),
+)
+OF_SCORE = (
+    *("length", "unit", "kind", "out_of_distribution", "metric", "better", "mean", "standard_error", "n", "seconds"),
+    "question",
+)
+OF_POINT = tuple(field.name for field in dataclasses.fields(CurveRow))
 
 
 def score_columns(store: "Store", study: str) -> Columns:
@@ -57,7 +37,7 @@ def score_columns(store: "Store", study: str) -> Columns:
     with store.snapshot() as now:
         runs = now.runs(study)
         stored = now.scores([run.key for run in runs])
-    columns = _empty({**OF_RUN, **OF_SCORE})
+    columns = _empty([*OF_RUN, *OF_SCORE])
     scores: dict[str, list[ScoreRow]] = {run.key: [] for run in runs}
     for score in stored:
         scores[score.key].append(score)
@@ -86,7 +66,7 @@ def curve_columns(store: "Store", study: str) -> Columns:
     with store.snapshot() as now:
         runs = now.runs(study)
         curves = now.curves([run.key for run in runs])
-    columns = _empty({**OF_RUN, **OF_POINT})
+    columns = _empty([*OF_RUN, *OF_POINT])
     for run in runs:
         _add_run(columns, study, run, len(curves[run.key]))
         for name in OF_POINT:

@@ -11,14 +11,13 @@ torch, so a report needs the database alone.
 from lengthwise.store.claims import CANCELLED
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import (
-    BadFolder,
     ClaimLost,
     StoreError,
     StoreGone,
     StoreUnreachable,
     Unstorable,
 )
-from lengthwise.store.folders import ResultsFolder, delete_run, results_id, results_option, run_folder, store_option
+from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.opening import open_folder, open_results, open_store
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, Activity, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
@@ -28,7 +27,6 @@ __all__ = [
     "CANCELLED",
     "STATUSES",
     "Activity",
-    "BadFolder",
     "ClaimLost",
     "CurveRow",
     "Dropped",
@@ -42,13 +40,10 @@ __all__ = [
     "StoreUnreachable",
     "StudyRow",
     "Unstorable",
-    "delete_run",
     "open_folder",
     "open_results",
     "open_store",
-    "results_id",
     "results_option",
-    "run_folder",
     "store_option",
     "worker_name",
 ]

@@ -43,8 +43,6 @@ def drop_runs(
             raise StoreError(f"{named} is running; stop the command that runs it first; nothing was deleted")
         if run.finished is not None and not finished:
             raise StoreError(f"{named} is finished and its results would be lost; nothing was deleted")
-        if files is not None:
-            files.require_deletable(key)
         dropped.append(run)
     stuck = _delete_files(files, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
@@ -98,7 +96,7 @@ def _delete_files(files: ResultsFolder | None, keys: Sequence[str]) -> dict[str,
         except StoreError as error:
             stuck[key] = str(error)
         except OSError as error:
-            stuck[key] = f"its files cannot be deleted ({error.strerror}: {error.filename})"
+            stuck[key] = f"its files cannot be deleted ({error.strerror or error}: {error.filename})"
     return stuck
 
 

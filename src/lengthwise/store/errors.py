@@ -31,10 +31,6 @@ class StoreUnreachable(StoreError):
     """The database server does not answer now. Nothing was stored, or everything was; the same call may succeed later."""
 
 
-class BadFolder(StoreError):
-    """The folder of a run is a link or a file, so that the run's files cannot be written or deleted there."""
-
-
 class ClaimLost(StoreError):
     """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim another run."""
 

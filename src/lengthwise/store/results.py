@@ -254,8 +254,8 @@ class Store(LiveQueries, Transfers):
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
         """Delete runs with their files, scores, curves, probes and entries in studies, and studies that are empty afterwards.
 
-        Either all runs are deleted or none: raises `StoreError` if a living worker holds one, if its folder is a link, and,
-        without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
+        Either all runs are deleted or none: raises `StoreError` if a living worker holds one and, without `finished`, if one is
+        trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
             return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._files)

@@ -124,6 +124,7 @@ def execute(
             store=opened.url,
             study=study.name,
             results=opened.files.address,
+            results_id=opened.files.identifier(create=False) if opened.files.is_remote else None,
             runs=_pickled(study),
             plugins=loaded_plugins(),
             source=_source_for_workers(study),
@@ -131,8 +132,6 @@ def execute(
             retries=options.retries,
             trackers=options.trackers,
         )
-        for run in study.runs:
-            opened.files.run_folder(run.key)  # raises `StoreError` for a link or a file
         _require_parents(opened, study)
         notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))

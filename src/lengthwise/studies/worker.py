@@ -20,7 +20,6 @@ from lengthwise.machine_memory import limited_to_machine
 from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
-    BadFolder,
     ClaimLost,
     RunRow,
     Store,
@@ -65,7 +64,7 @@ class Spec:
     compute: Compute
     retries: int = 0  # of a run that fails, unless its settings are the cause
     trackers: tuple[Tracker, ...] = ()  # their settings
-    results_id: str | None = None  # of the results folder, if a worker on another machine has to find the same one
+    results_id: str | None = None  # of the results folder, if it may be another one for the worker than for its parent
 
 
 class Flag:
@@ -146,7 +145,7 @@ class Worker:
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
             except ClaimLost:
                 self.parent.send(Released(key=row.key, reason="claim lost"))
-            except (Unstorable, BadFolder) as error:
+            except Unstorable as error:
                 self.fail(row, folder, error)
             except StoreError:
                 with suppress(StoreError):
@@ -172,7 +171,6 @@ class Worker:
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
         if run.parent is not None:
-            self.files.run_folder(run.parent.key)  # raises an error for a link, which could lead anywhere
             patiently(self.parent, self.files.fetch, run.parent.key)
         sender = Sender(self.files, row.key, self.parent, heartbeat)
 
@@ -186,7 +184,6 @@ class Worker:
             tracking.log_points(progress.points)
 
         start_time = time.time()
-        self.files.run_folder(row.key)  # again, because it may have been replaced since
         tracking = Tracking(self.spec.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent)
         with sender, tracking, self.group.computing(run, folder, missing) as ranks:
             trained = train(
@@ -206,7 +203,7 @@ class Worker:
                 self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
             tracking.log_scores(lambda: self.store.scores([row.key]), row.asked)
-        if not self.files.run_folder(row.key).joinpath(WEIGHTS).is_file():
+        if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
         self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
@@ -278,19 +275,14 @@ class Worker:
         self.parent.send(Released(key=row.key, reason=reason))
 
     def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
-        try:
-            self.files.run_folder(row.key)
-        except StoreError as replaced:  # the cause, and nothing may be written there
-            error = replaced
         if isinstance(error, OSError) and not folder.is_dir():
             error = deleted(folder)
         message = error_line(error)
         if not is_own_error(error):  # a bug in an encoding or a task, whose author needs the traceback
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / "error.txt").unlink(missing_ok=True)  # a link could lead anywhere
-                with open(folder / "error.txt", "x", encoding="utf-8", errors="backslashreplace") as file:
-                    file.write("".join(traceback.format_exception(error)))
+                text = "".join(traceback.format_exception(error))
+                (folder / "error.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
                 message += f" (see {self.files}/runs/{row.key}/error.txt)"
             with suppress(StoreError):
                 self.files.send(row.key)

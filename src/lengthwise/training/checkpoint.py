@@ -28,7 +28,6 @@ class RunFolder:
     def __init__(self, path: Path, run: Run):
         require_no_address("the folder of a run", path)
         self.path, self.run = Path(path), run
-        self._real_path = self.path.resolve()
 
     @property
     def weights(self) -> Path:
@@ -44,8 +43,8 @@ class RunFolder:
             raise CheckpointError(f"cannot use the folder {self.path}: {error.strerror}; give another one") from error
 
     def require_unchanged(self) -> None:
-        """Raise `CheckpointError` if the folder was deleted, or replaced by a link that leads elsewhere."""
-        if not self.path.is_dir() or self.path.resolve() != self._real_path:
+        """Raise `CheckpointError` if the folder was deleted."""
+        if not self.path.is_dir():
             raise deleted(self.path)
 
     def checkpoints(self) -> list[Path]:

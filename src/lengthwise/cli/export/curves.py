@@ -7,7 +7,7 @@ from lengthwise.cli.options import DEFAULT_PLACE, Place
 def command(study: str, /, *, out: Out, force: Force = False, place: Place = DEFAULT_PLACE) -> int:
     """Write the training curves of a study as CSV or Parquet, with one row for each recorded step of each run.
 
-    Parquet needs pyarrow, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
+    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Example: lengthwise export curves quickstart --out curves.parquet
 

@@ -8,7 +8,7 @@ def command(study: str, /, *, out: Out, force: Force = False, place: Place = DEF
     """Write the scores of a study as CSV, Parquet or LaTeX.
 
     CSV and Parquet have one row for each run and question. LaTeX has for each task a table of encodings and lengths, with means
-    over seeds and their 95 % intervals; it needs the package booktabs. Parquet needs pyarrow, the extra frames: pip install
+    over seeds and their 95 % intervals; it needs the package booktabs. Parquet and LaTeX need pandas, the extra frames: pip install
     '.[frames]' in a clone of Lengthwise.
 
     Example: lengthwise export scores quickstart --out scores.csv; lengthwise export scores quickstart --out scores.tex

@@ -12,7 +12,7 @@ from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import one_line
 
 if TYPE_CHECKING:
-    from lengthwise.exchange.formats.base import Table
+    from lengthwise.exchange.tables import Table
 
 Out = Annotated[str, Parameter(allow_leading_hyphen=True, validator=require_no_option)]  # - is the standard output
 Force = Annotated[bool, Parameter(negative="")]
@@ -21,12 +21,12 @@ STDOUT = "-"
 
 def write_table(study: str, table: "Table", out: str, force: bool, place: Place) -> int:
     """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output."""
-    from lengthwise.exchange.formats import format_of
+    from lengthwise.exchange.tables import ending_of, table_file
 
     path = None if out == STDOUT else new_file(out, force)
-    form = format_of("-.csv" if path is None else out, table)
+    ending = ending_of("-.csv" if path is None else out, table)
     with place.open() as store, without_collection():
-        content = form.content(store, study, table)
+        content = table_file(store, study, table, ending)
     if path is None:
         sys.stdout.write(content.decode())
         return 0
