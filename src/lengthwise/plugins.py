@@ -6,7 +6,6 @@ but never loaded, because the database may be somebody else's.
 
 import importlib
 import os
-import reprlib
 import shlex
 import sys
 import sysconfig
@@ -39,8 +38,7 @@ def load_plugins(names: Iterable[str]) -> None:
     """Load Python files and modules, and add their encodings, tasks and position schemes to the lists.
 
     All classes in the module's namespace that derive from `PositionEncoding`, `Task` or `PositionScheme` are added, except
-    those whose names begin with an underscore; if the module has an `__all__`, only those named there. A class that lacks a
-    method is not listed; using its name raises an error that says what it lacks.
+    those whose names begin with an underscore; if the module has an `__all__`, only those named there.
 
     Raise `PluginError` if a plug-in does not exist, raises an error, has no such class, or has a class with a name that is already
     listed.
@@ -129,9 +127,7 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     except SyntaxError as error:
         line = f", line {error.lineno}" if error.filename == str(path) and error.lineno else ""
         raise error_type(f"{name}{line}: SyntaxError: {error.msg}") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit, GeneratorExit and the file's own subclasses are errors here too
+    except (Exception, SystemExit) as error:
         raise error_type(f"{name}{_line(error, path)}: {first_line(error)}") from error
     finally:
         with suppress(ValueError):  # the file itself may have changed the path
@@ -200,10 +196,7 @@ def error_line(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, with its type unless it is an error of lengthwise."""
-    try:
-        first = (str(error).strip().splitlines() or [""])[0]
-    except Exception:  # the error's own __str__ fails
-        first = ""
+    first = (str(error).strip().splitlines() or [""])[0]
     if is_builtin_class(type(error)) and first:
         return first
     if isinstance(error, SystemExit):
@@ -235,9 +228,7 @@ def _import(name: str) -> ModuleType:
         file = f"{name.replace('.', '/')}.py"
         hint = f"; did you mean the file {file}?" if Path(file).exists() else "; for a file, write its name with .py"
         raise PluginError(f"plug-in {name}: there is no module of this name{hint}") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"plug-in {name}: {first_line(error)}") from error
 
 
@@ -251,31 +242,24 @@ def _register(name: str, module: ModuleType) -> None:
             f"plug-in {name} has no encoding, task or position scheme; define a class in it that derives from "
             "PositionEncoding, Task or PositionScheme, or from one of their subclasses"
         )
-    problems: list[str | None] = []
     for make in classes:
         try:
-            problems.append(Registry.known[make.kind].add(make))  # type: ignore[attr-defined]
+            Registry.known[make.kind].add(make)  # type: ignore[attr-defined]
         except ConfigError as error:
             raise PluginError(f"plug-in {name}: {error}") from error
-    if problems[0] is not None and None not in problems:
-        raise PluginError(problems[0])
 
 
 def _classes(name: str, module: ModuleType) -> list[type]:
     namespace = vars(module)
-    exported = namespace.get("__all__")
-    if exported is not None and not (isinstance(exported, list | tuple) and all(isinstance(n, str) for n in exported)):
-        raise PluginError(f"plug-in {name}: __all__ must be a list of names, got {reprlib.repr(exported)}")
-    if exported is not None and (missing := next((n for n in exported if n not in namespace), None)):
+    names = namespace.get("__all__", [n for n in namespace if not n.startswith("_")])
+    if missing := next((n for n in names if n not in namespace), None):
         raise PluginError(f"plug-in {name}: __all__ contains {missing!r}, which the module does not define")
-    names = exported if exported is not None else [n for n in namespace if not n.startswith("_")]
-    return list(dict.fromkeys(namespace[n] for n in names if _is_method(namespace[n])))
+    return list(dict.fromkeys(namespace[n] for n in names if _is_listed_class(namespace[n])))
 
 
-def _is_method(value: Any) -> bool:
+def _is_listed_class(value: Any) -> bool:
     """Return whether a value is a class for one of the lists."""
-    kind = getattr(value, "kind", None)
-    return isinstance(value, type) and isinstance(kind, str) and kind in Registry.known and not is_builtin_class(value)
+    return isinstance(value, type) and getattr(value, "kind", None) in Registry.known and not is_builtin_class(value)
 
 
 def plugin_hint(name: str, defined_in: Any) -> str | None:

@@ -6,7 +6,6 @@ import reprlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from lengthwise.values import ConfigError, join_names
@@ -78,65 +77,13 @@ def shortened(path: str) -> str:
 
 
 def require_complete(make: type) -> None:
-    """Raise `ConfigError` for a class that lacks what every class of its kind has, or whose arguments have no names.
-
-    Settings and the sizes that a model fills in are passed by name, so all arguments of `__init__` have to be keyword-only.
-    """
-    methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
-    attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
-    if missing := [*methods, *attributes]:
+    """Raise `ConfigError` for a class without a method or a class attribute that its base class asks for."""
+    missing = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
+    for name, kind in getattr(make, "class_attributes", {}).items():
+        if not isinstance(getattr(make, name, None), kind):
+            missing.append(f"the class attribute {name} of type {kind.__name__}")
+    if missing:
+        pronoun = "it" if len(missing) == 1 else "them"
         raise ConfigError(
-            f"{source_location(make)}: class {make.__name__} lacks {join_names(missing)}; define {_pronoun(missing)}"
+            f"{source_location(make)}: class {make.__name__} lacks {join_names(missing)}; define {pronoun}"
         )
-    parameters = _own_parameters(make)
-    if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
-        names = join_names([str(p).partition(":")[0].partition("=")[0] for p in positional])
-        raise ConfigError(
-            f"{source_location(make)}: class {make.__name__} takes {names} by position; arguments of __init__ must be "
-            f"keyword-only: write def __init__(self, *, {', '.join(str(p).lstrip('*') for p in parameters)})"
-        )
-
-
-def _own_parameters(make: type) -> list[inspect.Parameter]:
-    """Return the parameters of the `__init__` that a class from outside defines or inherits from outside; else none."""
-    for base in make.__mro__:
-        if "__init__" in vars(base):
-            if is_builtin_class(base) or base.__module__.split(".")[0] in ("builtins", "torch", "abc"):
-                return []
-            return list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
-    return []
-
-
-def require_attributes(instance: object) -> None:
-    """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has, or hides a
-    method of lengthwise's base classes behind an attribute of the same name."""
-    make = type(instance)
-    if is_builtin_class(make):
-        return
-    if hasattr(make, "register_parameter") and "_parameters" not in vars(instance):  # a torch module
-        raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ must call super().__init__() before anything else"
-        )
-    for name in vars(instance):
-        for base in make.__mro__:
-            if is_builtin_class(base) and isinstance(vars(base).get(name), (FunctionType, property, classmethod)):
-                raise ConfigError(
-                    f"{source_location(make)}: class {make.__name__} sets self.{name}, which hides the method "
-                    f"{base.__name__}.{name}; give the attribute another name"
-                )
-    if missing := [f"self.{n}" for n, of_class in _declared(make) if not of_class and not hasattr(instance, n)]:
-        raise ConfigError(
-            f"{source_location(make)}: class {make.__name__} does not set {join_names(missing)}; set {_pronoun(missing)} in "
-            "__init__"
-        )
-
-
-def _declared(make: type) -> list[tuple[str, bool]]:
-    """Return the attributes that lengthwise's base classes declare, and whether each is a class attribute."""
-    bases = [base for base in make.__mro__ if is_builtin_class(base)]
-    declared = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
-    return list(declared.items())
-
-
-def _pronoun(names: list[str]) -> str:
-    return "it" if len(names) == 1 else "them"

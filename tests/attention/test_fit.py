@@ -176,14 +176,6 @@ def test_a_bias_is_applied_at_every_distance() -> None:
     torch.testing.assert_close(attend(q, k, v, Cliff(num_heads=2, constant=5)), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_bias_that_changes_where_it_should_be_constant_is_refused() -> None:
-    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind(0)
-    with pytest.raises(
-        ConfigError, match=r"Cliff\.constant_beyond is 4, but its bias at distance 5 differs from that at 4; "
-    ):
-        attend(q, k, v, Cliff(num_heads=2, constant=4))
-
-
 def test_a_table_on_another_device_is_refused() -> None:
     """The kernel took the address 0 of a tensor on the meta device for no table."""
     for form, name in (

@@ -134,7 +134,7 @@ def test_axes_of_a_combination() -> None:
         (MRoPE, {"sections": (64, 0)}, "at least 1"),
         (MRoPE, {"head_dim": 4}, "must be at least 3, one for each axis, got 2"),
         (MRoPE, {"sections": (2, 2, 60), "order": "interleaved"}, "2, 2, 60 cannot be interleaved, because axis 2"),
-        (MRoPE, {"order": "blocked"}, "order must be 'chunked' or 'interleaved', got 'blocked'"),
+        (MRoPE, {"order": "blocked"}, "order must be one of 'chunked', 'interleaved', got 'blocked'"),
         (AxialRoPE, {"axes": 3}, "the 128 rotated dimensions must be a multiple of 6"),
         (AxialRoPE, {"axes": 0}, "axes must be a whole number of at least 1"),
         (RoPEMixed, {"num_heads": 2, "axes": 3}, "RoPEMixed: head_dim must be a multiple of 6, .*got 128;"),

@@ -179,10 +179,10 @@ NO_LONGER_ACCEPTED: list[tuple[Any, dict[str, Any], str]] = [
     (XPos, {"gamma": 1e308}, "gamma must be at most"),
     (XPos, {"gamma": 1e308, "scale_base": 1e-300, "max_length": 100}, "gamma must be at most"),
     (Sinusoidal, {"base": 5e-324}, "base must be at least"),
-    (FIRE, {"c": 10**400}, r"FIRE: c must be at most 1e\+12, got 1.000e\+400"),
-    (T5, {"std": 10**400}, "std must be at most"),
-    (XPos, {"gamma": 10**400}, "gamma must be at most"),
-    (RoPE, {"base": 10**400}, "base must be at most"),
+    (FIRE, {"c": 10**400}, r"FIRE: c must be .* got 1.000e\+400"),
+    (T5, {"std": 10**400}, r"std must be .* got 1.000e\+400"),
+    (XPos, {"gamma": 10**400}, r"gamma must be .* got 1.000e\+400"),
+    (RoPE, {"base": 10**400}, r"base must be .* got 1.000e\+400"),
     (RoPE, {"base": 10**5000}, r"got 1.000e\+5000"),
 ]
 

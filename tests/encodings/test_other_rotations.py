@@ -152,15 +152,7 @@ def test_what_cannot_be() -> None:
     with pytest.raises(ConfigError, match=r"SelectiveRoPE: d_model must be a multiple of num_heads.*, got 15 and 2"):
         SelectiveRoPE(num_heads=2, head_dim=8, d_model=15)
 
-    class Two(RePo):
-        def content(self, features, span, documents):  # type: ignore[no-untyped-def]
-            return super().content(features, span, documents) * 2
-
     q, k, v = inputs()
-    with pytest.raises(ConfigError, match=r"Two.*content.* must return a tuple of forms with at most one of Rotation"):
-        attend(
-            q, k, v, Two(num_heads=2, head_dim=8, d_model=4).double(), tokens=TokenInfo(x=torch.zeros(1, 9, 4).double())
-        )
     with pytest.raises(ConfigError, match=r"RePo was made for 3 heads, and q has 2; use RePo\(num_heads=2\)"):
         repo = RePo(num_heads=3, head_dim=8, d_model=4).double()
         attend(q, k, v, repo, tokens=TokenInfo(x=torch.zeros(1, 9, 4).double()))

@@ -10,8 +10,7 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths
 from lengthwise.evaluation.decoding import greedy_decode
 from lengthwise.models import Decoder
-from lengthwise.positions import Grid, PositionScheme, position_scheme_for
-from lengthwise.positions.contract import require_consistent
+from lengthwise.positions import Grid, position_scheme_for
 from lengthwise.tasks import Copy, CopyColumn, generator
 from lengthwise.training import train
 
@@ -84,27 +83,6 @@ def run_of(encoding):
         model=ModelConfig(d_model=16, num_layers=1, num_heads=2),
         training=TrainingConfig(train_length=2, steps=2, batch_size=4, positions=choose(Grid)),
     )
-
-
-class Own(PositionScheme):
-    num_axes = 2
-    axes = 2
-
-    def positions(self, inputs, documents, generator, training):
-        return torch.zeros(*inputs.shape, self.axes, dtype=torch.long)
-
-    def num_positions(self, tokens, training):
-        return tokens
-
-
-def test_the_contract_of_a_scheme_with_axes():
-    require_consistent(Own(), 4)
-    wrong = Own()
-    wrong.axes = 3
-    with pytest.raises(
-        ConfigError, match=r"a tensor of int64 \[batch, tokens, num_axes\], here \[2, 4, 2\], .*\[2, 4, 3\]"
-    ):
-        require_consistent(wrong, 4)
 
 
 @pytest.mark.parametrize("name", ["axial-rope", "rope-mixed", pytest.param("nope", marks=pytest.mark.slow)])

@@ -1,16 +1,14 @@
-"""The list of probes: it agrees with the folders, every probe is complete, and an incomplete one is refused in one line."""
+"""The list of probes: it agrees with the folders, and every probe is described."""
 
 import ast
-import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 import lengthwise.probes
 from lengthwise.config import ConfigError
-from lengthwise.probes import PROBES, ModelProbe, Probe, ProbeList, Question
-from lengthwise.probes.base import ATTENTION
+from lengthwise.probes import PROBES, ModelProbe, Probe, ProbeList
 from lengthwise.probes.recency import Recency
 
 FOLDER = Path(lengthwise.probes.__file__).parent
@@ -71,22 +69,6 @@ def test_names() -> None:
         PROBES.find_model_probe("lengths")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EntropyQuestion(Question):
-    """A question."""
-
-    probe: ClassVar[str] = "entropy"
-
-
-class Entropy(ModelProbe):
-    question = EntropyQuestion  # type: ignore[assignment]
-    chapter = ATTENTION
-
-
-def test_an_incomplete_probe_is_refused() -> None:
-    with pytest.raises(TypeError) as caught:
-        ProbeList(Recency, Entropy)
-    lacking = "columns, cells, measure.py, section.py, summary.py, a docstring"
-    assert str(caught.value) == f"the probe Entropy lacks {lacking}; `probes/base.py` describes the protocol"
+def test_two_probes_of_one_name() -> None:
     with pytest.raises(TypeError, match="two probes have the name 'recency': rename Recency"):
         ProbeList(Recency, Recency)

@@ -59,7 +59,7 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
     except BrokenPipeError:  # as in `lengthwise list runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except BaseException as error:  # a user's class may call exit() or raise GeneratorExit
+    except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):  # rich's answer to it
             return 0
         if interrupts:  # the interrupt left an import in some package unfinished, which caused this error

@@ -4,12 +4,11 @@ import inspect
 from abc import ABC
 from collections.abc import Mapping
 from functools import cache
-from types import NoneType
-from typing import Any, Literal, Self, Unpack, get_args, get_origin
+from typing import Any, Self, Unpack, get_args, get_origin
 
-from lengthwise.config.class_settings import annotation, context_of, settings_of
-from lengthwise.user_classes import is_builtin_class, require_complete
-from lengthwise.values import ArgumentError, ConfigError, near_miss, require_bool, require_known, shown
+from lengthwise.config.class_settings import annotation, settings_of
+from lengthwise.validation import validated
+from lengthwise.values import require_known
 
 
 @cache
@@ -28,33 +27,25 @@ def _signature(cls: type) -> inspect.Signature:
 
 
 class _ConstructorSignature:
-    """The `__signature__` of a class, for `inspect.signature` and `help`. Its instances have none."""
+    """The `__signature__` of a class, for `inspect.signature` and `help`, which would show the arguments of `__new__`."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
-        if instance is not None:
-            raise AttributeError("__signature__")
         return _signature(owner)
 
 
 class CheckedArguments(ABC):
-    """The base class of encodings, tasks and position schemes. It checks arguments before `__init__`, so that errors explain them.
+    """The base class of encodings, tasks and position schemes: it checks arguments before `__init__`, to explain mistakes.
 
-    A setting that is declared as a `bool` or a `Literal` must be one of its values. Constructors check all other settings.
+    Arguments need known names, and settings need their declared types. Constructors check the values.
     """
 
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
-    __signature__ = _ConstructorSignature()
+    __signature__ = _ConstructorSignature()  # not set once for each class, because `dataclass` adds `__init__` later
 
     def __new__(cls, /, *args: Any, **arguments: Any) -> Self:
-        if not is_builtin_class(cls):
-            require_complete(cls)
-        names = [*context_of(cls), *settings_of(cls)]
-        kinds = {p.kind for p in inspect.signature(cls).parameters.values()}
-        if args and not kinds & {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}:
-            example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))
-            raise ArgumentError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
-        if not args and kinds <= {inspect.Parameter.KEYWORD_ONLY}:
-            require_known(cls.__name__, arguments, names)
+        parameters = _signature(cls).parameters.values()
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            require_known(cls.__name__, arguments, [p.name for p in parameters])
         cls.check_arguments(arguments)
         instance = super().__new__(cls)
         instance.__dict__["init_arguments"] = arguments
@@ -63,26 +54,9 @@ class CheckedArguments(ABC):
     def __init__(self) -> None:  # type checkers would otherwise take the arguments of `__new__`
         super().__init__()
 
-    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        return (), self.init_arguments  # copying and unpickling call `__new__` too
-
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for arguments that the class cannot take. All of them have names that it knows."""
+        """Raise `ConfigError` for a setting of another type than it declares."""
         for name, parameter in settings_of(cls).items():
             if name in arguments:
-                _require_declared(cls.__name__, name, arguments[name], annotation(cls, parameter))
-
-
-def _require_declared(owner: str, name: str, value: object, declared: object) -> None:
-    if declared is bool:
-        require_bool(owner, **{name: value})
-    literals = [part for part in (declared, *get_args(declared)) if get_origin(part) is Literal]
-    options = [option for part in literals for option in get_args(part)]
-    if NoneType in get_args(declared):
-        options += [None] if options else []
-    if options and not (isinstance(value, (str, int, float, NoneType)) and value in options):
-        one_of = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(str, options))}"
-        raise ConfigError(
-            f"{owner}: {name} must be {one_of}, got {shown(value)}{near_miss(str(value), map(str, options))}"
-        )
+                validated(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")

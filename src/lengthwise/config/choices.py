@@ -21,7 +21,7 @@ from lengthwise.config.layers import (
     split_layers,
     with_colon,
 )
-from lengthwise.user_classes import require_attributes, require_complete, source_location
+from lengthwise.user_classes import require_complete, source_location
 from lengthwise.validation import parse_value, validated
 from lengthwise.values import ConfigError, folded, near_miss, require_known, unlisted
 from lengthwise.versions import class_version
@@ -56,9 +56,7 @@ class Choice:
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
         if len(self.parts) > 1:
             return Registry.known[self.kind].combine([part.build(**context) for part in self.parts])
-        instance = self.cls(**from_context(self.cls, context), **dict(self.settings))
-        require_attributes(instance)
-        return instance
+        return self.cls(**from_context(self.cls, context), **dict(self.settings))
 
     @property
     def parts(self) -> tuple["Choice", ...]:
@@ -257,7 +255,7 @@ class Registry:
         self._builtin = {make.__name__: make for make in makes}
         self._classes = dict(self._builtin)
         self._entry_points_loaded = False
-        self.broken: dict[str, str] = {}  # name -> why a class of another package or a plug-in cannot be used
+        self.broken: dict[str, str] = {}  # name -> why a class of another package cannot be used
         Registry.known[kind] = self
 
     def combine(self, parts: list[Any]) -> Any:
@@ -294,23 +292,14 @@ class Registry:
         self._all()
         return folded(name.strip()) in self._by_folded_name()
 
-    def add(self, make: type) -> str | None:
-        """Add a class of a plug-in. An incomplete class is not added; return what it lacks, which `find` also raises.
-
-        Raise `ConfigError` if another class has the same name.
-        """
+    def add(self, make: type) -> None:
+        """Add a class of a plug-in. Raise `ConfigError` if another class has the same name."""
         self._all()
         if (clash := self._clash(make.__name__, make)) is not None:
             raise ConfigError(
                 f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename it"
             )
-        try:
-            require_complete(make)
-        except ConfigError as error:
-            self.broken[make.__name__] = str(error)
-            return str(error)
         self._classes[make.__name__] = make
-        return None
 
     def require_own_name(self, make: type) -> None:
         """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
@@ -328,16 +317,16 @@ class Registry:
         others = (listed.get(folded(n), make) for n in (name, make.__name__))
         return next((other for other in others if other is not make), None)
 
-    def state(self) -> tuple[dict[str, type], dict[str, str]]:
+    def state(self) -> dict[str, type]:
         """Return the current content of the list, for `restore`."""
-        return dict(self._all()), dict(self.broken)
+        return dict(self._all())
 
-    def restore(self, state: tuple[dict[str, type], dict[str, str]] | None) -> None:
+    def restore(self, state: dict[str, type] | None) -> None:
         """Restore the content that `state` returned, or with None the built-in classes and the entry points."""
         if state is None:
             self._classes, self.broken, self._entry_points_loaded = dict(self._builtin), {}, False
         else:
-            self._classes, self.broken = dict(state[0]), dict(state[1])
+            self._classes = dict(state)
 
     def _by_folded_name(self) -> dict[str, type]:
         # A choice stores the class's own name, which may differ from the name of its entry point.

@@ -1,4 +1,4 @@
-"""The settings of a class, and the arguments that a model fills in: the keyword-only arguments of its constructor."""
+"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by name."""
 
 import inspect
 from collections.abc import Mapping
@@ -9,18 +9,21 @@ from lengthwise.values import ConfigError, join_names
 
 
 def settings_of(make: type) -> dict[str, inspect.Parameter]:
-    """Return the settings of a class: the keyword-only arguments of `__init__` that have a default.
+    """Return the settings of a class: the arguments of `__init__` that have a default.
 
     Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are filled in by the model.
     """
-    parameters = inspect.signature(make).parameters.values()
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    return {p.name: p for p in _named(make) if p.default is not p.empty}
 
 
 def context_of(make: type) -> list[str]:
-    """Return the names of the keyword-only arguments that the model fills in: those without a default."""
+    """Return the names of the arguments that the model fills in: those without a default."""
+    return [p.name for p in _named(make) if p.default is p.empty]
+
+
+def _named(make: type) -> list[inspect.Parameter]:
     parameters = inspect.signature(make).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
 
 def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:

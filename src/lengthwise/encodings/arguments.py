@@ -1,42 +1,19 @@
 """The arguments of encodings: a model's sizes, and checks for constructors and methods."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lengthwise.config import CheckedArguments, ConfigError, context_of
-from lengthwise.values import ArgumentError, join_names, require_at_most, require_integer, shown
+from lengthwise.config import ConfigError
+from lengthwise.user_classes import wrong_return
+from lengthwise.values import require_at_most, require_integer, shown
 
 # Sizes for checking settings before the model is known; every encoding has to work at these sizes.
 NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
-_MEANINGS = {
-    "num_heads": "the number of attention heads",
-    "head_dim": "the dimensions of each head",
-    "d_model": "the width of the model",
-    "train_length": "the length that the model was trained at",
-}
 MAX_COUNT = 2**31  # largest value of a setting that is a count
 MIN_NUMBER, MAX_NUMBER = 1e-12, 1e12  # limits of a float setting; at both of them attention in float32 is finite
-
-
-class CheckedSizes(CheckedArguments):
-    """The base class of encodings, whose sizes a model fills in: all of them must be there, as positive whole numbers."""
-
-    @classmethod
-    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        super().check_arguments(arguments)
-        required = context_of(cls)
-        if missing := [name for name in required if name not in arguments]:
-            needed = [f"{name} ({_MEANINGS[name]})" if name in _MEANINGS else name for name in missing]
-            values = {name: NOMINAL_SIZES.get(name, "...") for name in missing}
-            example = ", ".join(f"{name}={value}" for name, value in {**arguments, **values}.items())
-            raise ArgumentError(
-                f"{cls.__name__} needs {join_names(needed)}; write, for example, {cls.__name__}({example})"
-            )
-        require_positive_int(cls.__name__, **{name: arguments[name] for name in required if name in _MEANINGS})
 
 
 def require_positive_int(what: str, **values: object) -> None:
@@ -82,3 +59,18 @@ def require_positions(what: str, positions: Any, x: Tensor) -> None:
             f"{what}: positions must have the shape [{batch}, {tokens}] or [1, {tokens}], like the tokens of x, got "
             f"{list(positions.shape)}"
         )
+
+
+def require_tensor(encoding: object, method: str, value: Any, **sizes: int | None) -> None:
+    """Raise `ConfigError` unless a method of an encoding returned a tensor of real numbers with axes of these sizes; None: any.
+
+    Truth values are no numbers: as a bias they would be a mask of nearly no effect.
+    """
+    is_real = isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool
+    if (
+        not is_real
+        or len(value.shape) != len(sizes)
+        or any(size not in (None, n) for size, n in zip(sizes.values(), value.shape, strict=True))
+    ):
+        axes = ", ".join(name if size is None else f"{size} {name}" for name, size in sizes.items())
+        raise wrong_return(encoding, method, f"a tensor of real numbers [{axes}]", value)

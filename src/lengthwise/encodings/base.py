@@ -12,17 +12,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.config import ConfigError, settings_of, shown_settings
+from lengthwise.config import CheckedArguments, ConfigError, context_of, settings_of, shown_settings
 from lengthwise.config.class_settings import from_context
-from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedSizes
+from lengthwise.encodings.arguments import NOMINAL_SIZES, require_tensor
 from lengthwise.encodings.arguments import require_positive as require_positive
 from lengthwise.encodings.arguments import require_positive_int as require_positive_int
 from lengthwise.forms import AttentionModifiers, Product, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.user_classes import is_builtin_class, source_location, wrong_return
+from lengthwise.user_classes import wrong_return
 
 
-class PositionEncoding(CheckedSizes, nn.Module):
+class PositionEncoding(CheckedArguments, nn.Module):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
@@ -114,6 +114,13 @@ class PositionEncoding(CheckedSizes, nn.Module):
                 f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions [batch, "
                 f"tokens, {self.num_axes}], or change the axes or sections of the encoding"
             )
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive whole number."""
+        super().check_arguments(arguments)
+        sizes = [name for name in context_of(cls) if name in NOMINAL_SIZES and name in arguments]
+        require_positive_int(cls.__name__, **{name: arguments[name] for name in sizes})
 
     @classmethod
     def acts_on_embedding(cls) -> bool:
@@ -279,21 +286,19 @@ class RotaryEncoding(PositionEncoding):
         return angle[:, None], gain
 
     def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
-        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`.
-
-        Raise `ConfigError` unless they are real numbers, for all lengths together or for each length.
-        """
+        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`. Raise `ConfigError` for other values."""
         frequencies: Any = self.frequencies(length)
         gain: Any = self.gain(length)
-        if not _is_table(frequencies) or not _fits_lengths(frequencies, length):
-            expected = f"a real tensor [pairs] or [lengths, pairs], with lengths {list(length.shape)}"
-            raise wrong_return(self, "frequencies", expected, frequencies)
-        is_number = isinstance(gain, (int, float)) and not isinstance(gain, bool)
-        is_table = _is_table(gain) and _fits_lengths(gain, length) and gain.shape[-1] in (1, frequencies.shape[-1])
-        if gain is not None and not is_number and not is_table:
-            expected = f"None, a number or a real tensor [lengths, 1], with lengths {list(length.shape)}"
-            raise wrong_return(self, "gain", expected, gain)
+        if not _is_per_length(frequencies, length):
+            raise wrong_return(self, "frequencies", "a tensor of real numbers [pairs] or [lengths, pairs]", frequencies)
+        if gain is not None and not isinstance(gain, (int, float)) and not _is_per_length(gain, length):
+            raise wrong_return(self, "gain", "None, a number or a tensor of real numbers [lengths, 1]", gain)
         return frequencies if frequencies.is_floating_point() else frequencies.to(table_dtype(length.device)), gain
+
+
+def _is_per_length(value: object, length: Tensor) -> bool:
+    """Return whether a value is a tensor of real numbers [n], or [lengths, n]."""
+    return isinstance(value, Tensor) and not value.is_complex() and 1 <= value.ndim <= length.ndim + 1
 
 
 class DistanceBias(PositionEncoding):
@@ -317,48 +322,19 @@ class DistanceBias(PositionEncoding):
         n = span.distance_bound
         if self.constant_beyond is not None:
             n = torch.sym_min(n, self.constant_beyond + 1)
-            if not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
-                self._require_constant(self.constant_beyond, span.q.device)
         cols = table_columns(span, -n if self.bidirectional else 0, n, lambda: self._num_heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
-
-    def _require_constant(self, last: int, device: torch.device) -> None:
-        """Raise `ConfigError` if the bias still changes beyond `constant_beyond`: attention would never see that."""
-        sides = (1, -1) if self.bidirectional else (1,)
-        for side in sides:
-            two = self.checked_bias(torch.tensor(sorted([side * last, side * (last + 1)]), device=device)).detach()
-            if not torch.equal(two[:, 0], two[:, 1]):
-                raise ConfigError(
-                    f"{source_location(type(self).bias)}: {type(self).__name__}.constant_beyond is {last}, but its bias at "
-                    f"distance {side * (last + 1)} differs from that at {side * last}; correct constant_beyond, or leave it None"
-                )
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         """Return `bias(distance)`, in floating point. Raise `ConfigError` unless it is a real tensor [heads, distances]."""
         table: Any = self.bias(distance)
-        sizes_known = not torch.compiler.is_compiling()
-        if not _is_table(table) or (sizes_known and (table.ndim != 2 or table.shape[1] != len(distance))):
-            here = f", here [{self.init_arguments.get('num_heads', 'heads')}, {len(distance)}]" if sizes_known else ""
-            raise wrong_return(self, "bias", f"a real tensor [heads, distances]{here}", table)
+        require_tensor(
+            self, "bias", table, heads=None, distances=None if torch.compiler.is_compiling() else len(distance)
+        )
         return table if table.is_floating_point() else table.to(table_dtype(table.device))
 
     def _num_heads(self, device: torch.device) -> int:
         return len(self.checked_bias(torch.zeros(1, dtype=torch.long, device=device)))
-
-
-def _is_table(value: object) -> bool:
-    """Whether a value is a tensor of real numbers. Truth values are not: as a bias they would be a mask of nearly no effect."""
-    return isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool
-
-
-def _fits_lengths(value: Tensor, length: Tensor) -> bool:
-    """Whether all but the last axis of `value` broadcast to the shape of `length`. A compiled graph may not know the sizes."""
-    if torch.compiler.is_compiling():
-        return True
-    axes = value.shape[:-1]
-    extra = len(axes) - length.ndim
-    wanted = (1,) * extra + tuple(length.shape)[max(0, -extra) :]
-    return value.ndim > 0 and all(n in (1, size) for n, size in zip(axes, wanted, strict=True))
 
 
 class _Project(torch.autograd.Function):

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from lengthwise.encodings.arguments import require_tensor
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import (
     AttentionModifiers,
@@ -31,12 +32,13 @@ from lengthwise.values import ConfigError
 
 _FORMS: dict[str, tuple[type, ...]] = {
     "rotation": (Rotation, MatrixRotation),
+    "terms": get_args(Term),
+    "values": (RelativeValues,),
     "logit_transform": (LogitTransform,),
     "gain": (QueryGain,),
     "sink": (SinkLogit,),
     "product": get_args(Product),
 }
-_TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
 
 
 def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
@@ -59,13 +61,10 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         raise wrong_return(encoding, "modifiers", "AttentionModifiers", modifiers)
     for name, forms in _FORMS.items():
         value = getattr(modifiers, name)
-        if value is not None and not isinstance(value, forms):
-            expected = f"AttentionModifiers whose {name} is a {', a '.join(f.__name__ for f in forms)} or None"
-            raise wrong_return(encoding, "modifiers", expected, value)
-    for name, forms in _TUPLES.items():
-        _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
-    if isinstance(modifiers.rotation, Rotation):
-        _require_layout(encoding, "modifiers", modifiers.rotation)
+        if name in ("terms", "values"):
+            _require_forms(encoding, "modifiers", f"AttentionModifiers with a tuple of forms as {name}", value, forms)
+        elif value is not None:
+            _require_forms(encoding, "modifiers", f"AttentionModifiers with a form or None as {name}", (value,), forms)
     return replace(modifiers, encoding=encoding.title)
 
 
@@ -79,27 +78,17 @@ def is_transformed() -> bool:
 
 def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
     """Return `encoding.features(x)`. Raise `ConfigError` unless it is a tensor of real numbers for each token."""
-    features: Any = encoding.features(x)
-    if not _is_real(features) or features.ndim != 3 or features.shape[:2] != x.shape[:2]:
-        expected = f"a floating-point tensor [batch, tokens, features], here [{x.shape[0]}, {x.shape[1]}, features]"
-        raise wrong_return(encoding, "features", expected, features)
+    features = encoding.features(x)
+    require_tensor(encoding, "features", features, batch=x.shape[0], tokens=x.shape[1], features=None)
     return features
 
 
 def content_of(
     encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
 ) -> tuple[Term | Rotation | Product, ...]:
-    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms, with at most one rotation or product."""
+    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of forms."""
     forms = encoding.content(features, span, documents)
-    products = (Rotation, *_FORMS["product"])
-    _require_forms(encoding, "content", "", forms, (*_TUPLES["terms"], *products))
-    found = [form for form in forms if isinstance(form, products)]
-    if len(found) > 1:
-        names = ", ".join(form.__name__ for form in products)
-        raise wrong_return(encoding, "content", f"a tuple of forms with at most one of {names}", found[1])
-    for form in found:
-        if isinstance(form, Rotation):
-            _require_layout(encoding, "content", form)
+    _require_forms(encoding, "content", "a tuple of forms", forms, (*_FORMS["terms"], Rotation, *_FORMS["product"]))
     return forms
 
 
@@ -107,9 +96,8 @@ def embedded(
     encoding: PositionEncoding, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]
 ) -> Float[Tensor, "b t c"]:
     """Return `encoding.embed(x, positions)`. Raise `ConfigError` unless it is a tensor like `x`."""
-    result: Any = encoding.embed(x, positions)
-    if not _is_real(result) or result.shape != x.shape:
-        raise wrong_return(encoding, "embed", f"a floating-point tensor of the shape of x, {list(x.shape)}", result)
+    result = encoding.embed(x, positions)
+    require_tensor(encoding, "embed", result, batch=x.shape[0], tokens=x.shape[1], d_model=x.shape[2])
     return result
 
 
@@ -127,28 +115,17 @@ def tracked_of(encoding: PositionEncoding) -> dict[str, Float[Tensor, "..."]]:
     """Return `encoding.tracked()`, without gradients. Raise `ConfigError` unless it has real tensors of at most two axes."""
     with torch.no_grad():
         tracked: Any = encoding.tracked()
-        if not isinstance(tracked, Mapping) or not all(isinstance(name, str) and name for name in tracked):
-            raise wrong_return(encoding, "tracked", "a dictionary of tensors by name", tracked)
-        for value in tracked.values():
-            if not _is_real(value) or value.ndim > 2 or not value.numel():
+        for value in tracked.values() if isinstance(tracked, Mapping) else (tracked,):
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim > 2 or not value.numel():
                 expected = "a dictionary of floating-point tensors: scalars, [heads] or [heads, entries]"
                 raise wrong_return(encoding, "tracked", expected, value)
         return {name: value.detach() for name, value in tracked.items()}
 
 
 def _require_forms(
-    encoding: PositionEncoding, method: str, prefix: str, value: object, forms: tuple[type, ...]
+    encoding: PositionEncoding, method: str, expected: str, value: object, forms: tuple[type, ...]
 ) -> None:
     wrong = [x for x in value if not isinstance(x, forms)] if isinstance(value, tuple) else [value]
     if wrong:
         names = ", ".join(form.__name__ for form in forms)
-        raise wrong_return(encoding, method, f"{prefix} a tuple of forms ({names})".strip(), wrong[0])
-
-
-def _require_layout(encoding: PositionEncoding, method: str, rotation: Rotation) -> None:
-    if rotation.layout not in ("interleaved", "half"):
-        raise wrong_return(encoding, method, "a Rotation whose layout is 'interleaved' or 'half'", rotation.layout)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+        raise wrong_return(encoding, method, f"{expected} ({names})", wrong[0])

@@ -128,7 +128,7 @@ def check_supported(
     for length in lengths:
         task.check_length(length, "test")
         scheme.require(task.tokens(length), training=False)
-        num_positions = scheme.checked_num_positions(task.tokens(length), training=False)
+        num_positions = scheme.num_positions(task.tokens(length), training=False)
         for encoding in encodings:
             if encoding.max_length is not None and num_positions > encoding.max_length:
                 with_scheme = "" if num_positions == task.tokens(length) else f" with {type(scheme).__name__}"

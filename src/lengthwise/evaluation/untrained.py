@@ -18,7 +18,7 @@ Curve = dict[int, float]  # mean score by length, without lengths at which the b
 
 
 def baselines_of(task: Task) -> list[Baseline]:
-    """Return `task.baselines()`. Raise `ConfigError` unless they are baselines with different names.
+    """Return `task.baselines()`. Raise `ConfigError` unless they are baselines.
 
     If the task has a metric of its own with a `scale`, one of them must have that name.
     """
@@ -26,8 +26,6 @@ def baselines_of(task: Task) -> list[Baseline]:
     if not isinstance(baselines, (list, tuple)) or not all(isinstance(baseline, Baseline) for baseline in baselines):
         raise wrong_return(task, "baselines", "a list of lengthwise.tasks.Baseline", baselines)
     names = [baseline.name for baseline in baselines]
-    if len(set(names)) < len(names):
-        raise wrong_return(task, "baselines", "baselines with different names", names)
     scale = task.metric.scale
     if task.metric not in METRICS and scale and scale not in names:
         raise ConfigError(

@@ -16,7 +16,6 @@ from lengthwise.positions.multimodal import following_positions, multimodal_posi
 from lengthwise.positions.randomized import Randomized
 from lengthwise.positions.shift import Shift
 from lengthwise.positions.skip import Skip
-from lengthwise.user_classes import wrong_return
 
 POSITION_SCHEMES = Registry(
     "position scheme", (Consecutive, Randomized, Shift, Skip, Digits, Coupled, Grid), plural="positions"
@@ -26,10 +25,7 @@ POSITION_SCHEMES = Registry(
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
     """Return the position scheme of a choice for the sequences of a task; consecutive positions if the choice is None."""
     scheme: PositionScheme = Consecutive() if choice is None else choice.build()
-    result: Any = scheme.for_task(task)
-    if not isinstance(result, PositionScheme):
-        raise wrong_return(scheme, "for_task", "a position scheme", result)
-    return result
+    return scheme.for_task(task)
 
 
 __all__ = [

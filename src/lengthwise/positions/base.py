@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import CheckedArguments, ConfigError
-from lengthwise.user_classes import wrong_return
+from lengthwise.user_classes import is_builtin_class, wrong_return
 from lengthwise.values import require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it
@@ -74,13 +74,6 @@ class PositionScheme(CheckedArguments):
     def num_positions(self, tokens: int, training: bool) -> int:
         """Return a bound: the positions of a sequence of `tokens` tokens are 0 ... num_positions - 1, on every axis."""
 
-    def checked_num_positions(self, tokens: int, training: bool) -> int:
-        """Return `num_positions(tokens, training)`. Raise `ConfigError` unless it is a whole number of at least 1."""
-        bound: Any = self.num_positions(tokens, training)
-        if type(bound) is not int or bound < 1:
-            raise wrong_return(self, "num_positions", "a whole number of at least 1", bound)
-        return bound
-
     def require(self, tokens: int, training: bool) -> None:
         """Raise `ConfigError` if the scheme cannot assign positions to sequences of `tokens` tokens."""
 
@@ -106,6 +99,28 @@ class PositionScheme(CheckedArguments):
         """Return the settings; raise `ConfigError` if the constructor rejects them."""
         cls(**settings)
         return settings
+
+
+def require_valid_positions(scheme: PositionScheme, tokens: int) -> None:
+    """Raise `ConfigError` unless a user's scheme gives a small batch whole numbers from 0 to `num_positions` - 1."""
+    if is_builtin_class(type(scheme)):
+        return
+    inputs = torch.zeros(2, tokens, dtype=torch.long)
+    shape = [*inputs.shape, *([] if scheme.num_axes == 1 else [scheme.num_axes])]
+    for training in (True, False):
+        scheme.require(tokens, training)
+        bound: Any = scheme.num_positions(tokens, training)
+        if not isinstance(bound, int) or bound < 1:
+            raise wrong_return(scheme, "num_positions", "a whole number of at least 1", bound)
+        positions: Any = scheme.positions(inputs, None, torch.Generator().manual_seed(0), training)
+        if positions is None:
+            continue
+        if not isinstance(positions, Tensor) or positions.dtype != torch.int64 or list(positions.shape) != shape:
+            expected = f"a tensor of int64 of shape {shape}, or None for consecutive positions"
+            raise wrong_return(scheme, "positions", expected, positions)
+        low, high = int(positions.min()), int(positions.max())
+        if low < 0 or high >= bound:
+            raise wrong_return(scheme, "positions", f"0 to {bound - 1}, as `num_positions` says", f"{low} to {high}")
 
 
 class RandomPositions(PositionScheme):

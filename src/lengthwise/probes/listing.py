@@ -15,7 +15,6 @@ class ProbeList:
     def __init__(self, *probes: type[Probe]):
         self._probes: dict[str, Probe] = {}
         for make in probes:
-            require_complete(make)
             probe = make()
             if probe.name in self._probes:
                 raise TypeError(f"two probes have the name {probe.name!r}: rename {make.__name__}")
@@ -52,18 +51,3 @@ def _find(name: str, known: Mapping[str, P]) -> P:
     if name not in known:
         raise ConfigError(f"there is no probe {name!r}{near_miss(name, known)}; available: {', '.join(known)}")
     return known[name]
-
-
-def require_complete(make: type[Probe]) -> None:
-    """Raise `TypeError` with one line for a class that lacks a part of the protocol."""
-    of_model = issubclass(make, ModelProbe)
-    attributes = ["question", "chapter", *(["columns"] if of_model else [])]
-    modules = [*(["measure.py"] if of_model else []), "section.py", "summary.py"]
-    lacking = [name for name in attributes if not hasattr(make, name)]
-    lacking += [*sorted(getattr(make, "__abstractmethods__", ())), *(f for f in modules if not make.file(f).is_file())]
-    if not make.__dict__.get("__doc__"):
-        lacking.append("a docstring")
-    if lacking:
-        raise TypeError(
-            f"the probe {make.__name__} lacks {', '.join(lacking)}; `probes/base.py` describes the protocol"
-        )

@@ -23,7 +23,7 @@ from lengthwise.config.layers import split_layers, with_colon
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
-from lengthwise.positions.contract import require_consistent as require_consistent_positions
+from lengthwise.positions.base import require_valid_positions
 from lengthwise.store import Store
 from lengthwise.studies.published import require_published
 from lengthwise.studies.stages import require_runs, require_stage_function, steps_of
@@ -202,7 +202,7 @@ def _check(run: Run, config: EvaluationConfig) -> None:
     check_lengths(run, config.lengths, config.shifts, config.prompt)
     for length in {training.min_length or training.train_length, training.train_length, max(config.lengths)}:
         require_consistent(task, length)
-        require_consistent_positions(position_scheme_for(task, training.positions), task.tokens(length))
+        require_valid_positions(position_scheme_for(task, training.positions), task.tokens(length))
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------

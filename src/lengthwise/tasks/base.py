@@ -12,13 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from lengthwise.config import CheckedArguments, ConfigError, Registry, annotation, near_miss, settings_of
+from lengthwise.config import CheckedArguments, ConfigError, Registry, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
 from lengthwise.tasks.coordinates import Coordinates
 from lengthwise.tasks.coupling import Coupling
-from lengthwise.user_classes import is_builtin_class
-from lengthwise.validation import validated
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
@@ -107,6 +105,11 @@ class Task(CheckedArguments):
     metric: ClassVar[Metric]  # an instance may replace it (see `metric_of`)
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"; an instance may replace it (see `unit_of`)
     per_token: ClassVar[bool]  # an evaluation takes a number of tokens, not of examples
+    class_attributes: ClassVar[dict[str, type]] = {
+        "metric": Metric,
+        "unit": str,
+        "per_token": bool,
+    }  # that it must have
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     omitted_defaults: ClassVar[tuple[str, ...]] = ()  # settings newer than stored runs: see `Choice.to_data`
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
@@ -120,14 +123,6 @@ class Task(CheckedArguments):
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
 
     @classmethod
-    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for invalid settings. Those of this library's tasks must have their declared types."""
-        super().check_arguments(arguments)
-        for name, parameter in settings_of(cls).items() if is_builtin_class(cls) else ():
-            if name in arguments:
-                validated(arguments[name], annotation(cls, parameter), f"{cls.__name__}: {name}")
-
-    @classmethod
     def unit_of(cls, settings: Mapping[str, Any]) -> str:
         """Return what `length` counts with these settings, without creating the task."""
         return cls.unit
@@ -136,18 +131,6 @@ class Task(CheckedArguments):
     def metric_of(cls, settings: Mapping[str, Any]) -> Metric:
         """Return what scores measure with these settings, without creating the task."""
         return cls.metric
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        metric = getattr(cls, "metric", None)
-        if metric is not None and not isinstance(metric, Metric):
-            raise ConfigError(
-                f"{cls.__name__}.metric must be a Metric, got {metric!r}; take one of lengthwise.metrics, or write "
-                "Metric(name=..., better=...)"
-            )
-        unit = getattr(cls, "unit", "")
-        if not isinstance(unit, (str, property)):
-            raise ConfigError(f"{cls.__name__}.unit must be a text such as 'symbols', got {unit!r}")
 
     @abstractmethod
     def tokens(self, length: int) -> int:

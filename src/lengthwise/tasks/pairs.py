@@ -69,17 +69,18 @@ class LazyPairs:
         return Pairs(self.questions, self.answers)
 
 
-def require_pairs(task: Any, method: str, pairs: Any, low: int, high: int) -> None:
-    """Raise `ConfigError` unless a task's method returned `low` to `high` questions with as many answers, as ids of its words."""
-    count = str(low) if low == high else f"{low:,} to {high:,}"
+def require_pairs(task: Any, method: str, pairs: Any, count: int | None = None) -> None:
+    """Raise `ConfigError` unless a task's method returned questions with as many answers, as ids of its words.
+
+    `count`: how many there must be; None: any number but 0.
+    """
     if not isinstance(pairs, (Pairs, LazyPairs)):
         raise wrong_return(task, method, "Pairs(questions, answers)", pairs)
+    count = max(1, len(pairs)) if count is None else count
     for name, ids in (("questions", pairs.questions), ("answers", pairs.answers)):
-        is_integer = isinstance(ids, Tensor) and not ids.is_floating_point() and not ids.is_complex()
-        if not is_integer or ids.dtype == torch.bool or ids.ndim != 2 or not low <= len(ids) <= high:
+        is_integer = isinstance(ids, Tensor) and not ids.is_floating_point() and ids.dtype != torch.bool
+        if not is_integer or ids.ndim != 2 or len(ids) != count:
             raise wrong_return(task, method, f"{name} as integers [count, words] with count {count}", ids)
-        low = high = len(ids)
-        count = str(low)
         if ids.numel() and not NO_WORD <= int(ids.min()) <= int(ids.max()) < len(task.words):
             expected = f"{name} with word ids 0 to {len(task.words) - 1}, or -1 for no word"
             raise wrong_return(task, method, expected, f"{int(ids.min())} to {int(ids.max())}")

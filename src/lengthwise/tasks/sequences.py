@@ -15,10 +15,9 @@ from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
-from lengthwise.user_classes import source_location, wrong_return
+from lengthwise.user_classes import source_location
 
 ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
-MOST_OF_A_FINITE_SET = 2**22  # questions of one length; more would not fit into memory with their answers
 FEW_ANSWERS = 16  # the constant answer is a baseline up to this many distinct answers (at most half the examples)
 FEW_EXAMPLES = 100  # a test split with fewer examples than this gets a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -146,17 +145,7 @@ class SequenceTask(AnswerTask):
         return [*self.words, *SPECIAL, "[EOS]"]
 
     def tokens(self, length: int) -> int:
-        return sum(self.checked_widths(length)) + 2
-
-    def checked_widths(self, length: int) -> tuple[int, int]:
-        """Return `widths(length)`. Raise `ConfigError` unless these are two whole numbers."""
-        widths: Any = self.widths(length)
-        is_pair = isinstance(widths, tuple) and len(widths) == 2
-        if not is_pair or not all(type(n) is int and n >= 0 for n in widths):
-            raise wrong_return(
-                self, "widths", "a tuple of two whole numbers, the most words of a question and of an answer", widths
-            )
-        return widths
+        return sum(self.widths(length)) + 2
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
         return self.pack(self._draw_pairs(generator, batch, length, split))
@@ -239,7 +228,7 @@ class SequenceTask(AnswerTask):
 
     def answer_tokens(self, length: int) -> int:
         """Return the largest number of tokens in an answer of this length, including the end token."""
-        return self.tokens(length) - 1 - self.checked_widths(length)[0]
+        return self.tokens(length) - 1 - self.widths(length)[0]
 
     def answer_words(self, tokens: Sequence[int]) -> list[str]:
         """Return the words of any tokens up to EOS, with [BOS] and [SEP] for these, and [...] at the end if there is no EOS.
@@ -336,8 +325,7 @@ class SequenceTask(AnswerTask):
         if length not in self._pools_by_length:
             examples = self.all_examples(length)
             if examples is not None:
-                most = ENUMERABLE if self.lengths() is None else MOST_OF_A_FINITE_SET
-                require_pairs(self, "all_examples", examples, 1, most)
+                require_pairs(self, "all_examples", examples)
             self._pools_by_length[length] = None if examples is None else self.split_examples(examples, length)
         return self._pools_by_length[length]
 

@@ -75,7 +75,7 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
         scheme.require(task.tokens(length), training=True)
     if (count := run.training.train_examples) is not None:
         task.fixed_examples(run.data_seed, [0, count - 1], run.training.min_length or longest, longest)
-    num_positions = scheme.checked_num_positions(task.tokens(longest), training=True)
+    num_positions = scheme.num_positions(task.tokens(longest), training=True)
     if limit is not None and num_positions > limit:
         positions = run.training.positions
         with_scheme = f" with {positions.label}" if positions else ""

@@ -11,7 +11,6 @@ from torch import Tensor
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import tracked_of
 from lengthwise.models import Decoder, Model
-from lengthwise.user_classes import wrong_return
 
 MAX_ENTRIES = 64  # recorded entries of each head, evenly spaced
 MAX_NUMBERS = 20_000  # recorded in a run, approximate; more numbers per row mean fewer rows
@@ -63,11 +62,7 @@ class TrackedNumbers:
         values = {encoding: tracked_of(encoding) for encoding in {q.encoding: None for q in self.quantities}}
         parts = []
         for quantity, index in self._quantities_and_indices:
-            value = values[quantity.encoding].get(quantity.name)
-            if value is None or value.shape != quantity.full_shape:
-                raise wrong_return(
-                    quantity.encoding, "tracked", "tensors of the same names and shapes at every step", value
-                )
+            value = values[quantity.encoding][quantity.name]
             parts.append((value.index_select(-1, index) if quantity.entries else value).flatten().float())
         self.rows[bisect_left(self.steps, step)] = torch.cat(parts)
 

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
+from lengthwise.encodings.arguments import require_tensor
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, QueryGain, table_dtype
 from lengthwise.span import Span
-from lengthwise.user_classes import wrong_return
 
 
 class Temperature(PositionEncoding):
@@ -32,8 +32,7 @@ class Temperature(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         factor: Any = self.factor(span.q.to(table_dtype(span.q.device)))
-        if not isinstance(factor, Tensor) or not factor.is_floating_point() or factor.ndim != 3:
-            raise wrong_return(self, "factor", "a floating-point tensor [batch, heads, queries]", factor)
+        require_tensor(self, "factor", factor, batch=None, heads=None, queries=span.q.shape[1])
         return AttentionModifiers(gain=QueryGain(factor, scales_terms=self.scales_terms))
 
 

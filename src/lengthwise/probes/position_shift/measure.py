@@ -56,7 +56,7 @@ def measure(trained: TrainedRun, question: PositionShiftQuestion, on_progress: O
     """
     model, task = require_decoder(trained.model), trained.task
     scheme = position_scheme_for(task, trained.run.training.positions)
-    positions_needed = scheme.checked_num_positions(task.tokens(question.length), training=False)
+    positions_needed = scheme.num_positions(task.tokens(question.length), training=False)
     limit = math.inf if model.max_length is None else model.max_length
     measured = [shift for shift in question.shifts if positions_needed + shift <= limit]
     scores: dict[int, list[Tensor]] = {shift: [] for shift in measured}
