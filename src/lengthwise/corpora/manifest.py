@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from lengthwise import regular_file
 from lengthwise.corpora.tokenizers.file import CONFIG, FILE
 from lengthwise.values import ConfigError, cast
 
 NAME = "manifest.json"
 FORMAT = "lengthwise corpus 1"
-MAX_BYTES = 1 << 28
 SPLITS = ("train", "validation")
 COUNTS = "unigram.counts"  # how often each token occurs in the training split: int64, little-endian
 LENGTH_TYPE = np.dtype("<u4")  # of the lengths of documents
@@ -118,7 +116,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a folder. Raise `ConfigError`, naming what is wrong, if it is missing or damaged."""
     path = folder / NAME
     try:
-        data = json.loads(regular_file.read(path, MAX_BYTES))
+        data = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(
             f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise tokenize"

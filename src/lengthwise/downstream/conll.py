@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from lengthwise import regular_file
 from lengthwise.corpora.sources.listing import signature
 from lengthwise.values import ConfigError
 
-MAX_BYTES = 1 << 28  # a corpus is held in memory
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"  # a line that begins with it begins a document
 LABEL = re.compile(r"O|[BI]-\S+")
@@ -79,7 +77,7 @@ def read_conll(path: str) -> TaggedSentences:
 @lru_cache(maxsize=4)  # a study reads the same file many times
 def _read(path: Path, file_signature: tuple[int, ...]) -> TaggedSentences:
     try:
-        text = regular_file.read(path, MAX_BYTES).decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} must be UTF-8 text, got byte 0x{error.object[error.start]:02x}; convert it"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise import cache_folder, regular_file
+from lengthwise import cache_folder
 from lengthwise.analysis.numbers import figure
 from lengthwise.config import Config, ConfigError
 from lengthwise.extend.plan import Plan
 from lengthwise.reach.page import render
 from lengthwise.reach.plan import OWN, TEXT
-from lengthwise.reach.results import MAX_BYTES, ProgramFlags, Results
+from lengthwise.reach.results import ProgramFlags, Results
 from lengthwise.reach.summary import over_texts
 
 FORMAT = 1
@@ -188,7 +188,7 @@ def _text(name: str, value: Any) -> str:
 def read(path: Path) -> Report:
     """Return the report in a file. Raises `ConfigError` if it is not a file that `lengthwise extend` wrote."""
     try:
-        return Report.from_data(json.loads(regular_file.read(path, MAX_BYTES).decode()))
+        return Report.from_data(json.loads(path.read_bytes().decode()))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a retention.json") from None
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from lengthwise import cache_folder, regular_file
+from lengthwise import cache_folder
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES
@@ -37,7 +37,6 @@ from lengthwise.training.memory import PeakMemory
 from lengthwise.values import shown
 
 PLAN = "plan.json"
-MAX_PLAN = 1 << 20  # bytes
 
 
 def unfinished_folder(out: Path) -> Path:
@@ -79,7 +78,7 @@ def _require_same(folder: Path, plan: Plan) -> None:
         cache_folder.write(file, (json.dumps(plan.to_data(), indent=2) + "\n").encode())
         return
     try:
-        old = Plan.from_data(json.loads(regular_file.read(file, MAX_PLAN)))
+        old = Plan.from_data(json.loads(file.read_bytes()))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read ({shown(error)}); delete {folder}, or name another --out") from None
     if differences := old.differences(plan):
@@ -163,7 +162,7 @@ class Extension:
             target.parent.mkdir(exist_ok=True)
             os.rename(work / "model", target)
             shutil.rmtree(work)
-        built = Built.from_data(json.loads(regular_file.read(record, MAX_PLAN)))
+        built = Built.from_data(json.loads(record.read_bytes()))
         self.original = None
         gc.collect()
         model = load_written(target, self.device, self.plan.dtype)

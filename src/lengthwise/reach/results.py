@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lengthwise import cache_folder, regular_file
+from lengthwise import cache_folder
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach.plan import MAX_LENGTH, TEXT, Plan, differences
 from lengthwise.reach.tasks import Chat
 from lengthwise.reach.text import WindowStarts
 
 FORMAT = 2
-MAX_BYTES = 256 << 20
 MAX_TEXT = 2_000  # characters of a name or a reason
 
 
@@ -148,7 +147,7 @@ def write(path: Path, results: Results) -> None:
 def read(path: Path) -> Results:
     """Return the results in a file. Raises `ConfigError` if it is not a file that `lengthwise reach` wrote."""
     try:
-        content = regular_file.read(path, MAX_BYTES)
+        content = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(

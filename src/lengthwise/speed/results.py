@@ -8,12 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from lengthwise import regular_file
 from lengthwise.config import Config, ConfigError
 from lengthwise.speed.plan import Question
 
 FORMAT = 1
-MAX_BYTES = 64 << 20
 MAX_CELLS = 10_000
 MAX_DEPTH = 20  # of objects and lists in each other
 MAX_WORD = 1_000  # characters of a text about the machine
@@ -158,7 +156,7 @@ class Results(Config):
 def read(path: Path) -> Results:
     """Return the results in a file. Raise `ConfigError` if it is not a file that `lengthwise bench --output` writes."""
     try:
-        content = regular_file.read(path, MAX_BYTES)
+        content = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lengthwise import regular_file
 from lengthwise.corpora.tokenizers.base import TokenArray, Tokenizer, decoded
 from lengthwise.values import ConfigError, install_extra
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
-MAX_BYTES = 1 << 29  # of a tokenizer.json; the largest published ones have 30 MB
 MAX_TOKENS = 1 << 24
 PIECE = 1 << 22  # characters of a document that are encoded at once, because tokens take about 100 bytes each meanwhile
 # Special tokens that stand for the beginning and the end of a sequence, if no tokenizer_config.json names them.
@@ -113,7 +111,7 @@ def pieces(text: str, size: int) -> Iterator[str]:
 
 def _read(file: Path) -> bytes:
     try:
-        return regular_file.read(file, MAX_BYTES)
+        return file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the tokenizer {file}: {error.strerror or error}; name another file") from error
 
