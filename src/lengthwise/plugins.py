@@ -16,14 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lengthwise import regular_file
 from lengthwise.config import Registry
 from lengthwise.machine_memory import out_of_memory_line
 from lengthwise.user_classes import is_builtin_class, shortened
 from lengthwise.values import ConfigError, near_miss
 from lengthwise.versions import INSTALLED
 
-MAX_FILE_BYTES = 16 << 20  # of a Python file
 LOADED = "lengthwise_plugins"  # the attribute of errors that holds the names of the loaded plug-ins
 MODULE_PREFIX = "lengthwise_file_"  # prefix of the names of modules that are loaded from files
 
@@ -144,7 +142,7 @@ def _source(name: str, path: Path, error_type: type[ValueError], role: str) -> b
         files = ", ".join(sorted(p.name for p in path.glob("*.py"))[:8])
         raise error_type(f"{name} is a folder; name a {role} file in it{f': {files}' if files else ''}")
     try:
-        return regular_file.read(path, MAX_FILE_BYTES)
+        return path.read_bytes()
     except FileNotFoundError as error:
         neighbours = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         near = near_miss(path.name, neighbours)

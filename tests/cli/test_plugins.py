@@ -1,7 +1,6 @@
 """A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of their code do."""
 
 import json
-import os
 import shutil
 import sys
 import types
@@ -556,20 +555,6 @@ def test_an_interrupt_is_no_error_of_a_plug_in(own: Path) -> None:
     (own / "interrupt.py").write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         load_plugins(["interrupt.py"])
-
-
-def test_what_is_no_regular_file_is_not_read(here: Call, own: Path) -> None:
-    """A pipe would block, and a device has no end."""
-    os.mkfifo(own / "pipe.py")
-    for words in (("list", "encodings", "--plugin"), ("run",)):
-        for name in ("pipe.py", "/dev/zero"):
-            one_line(here(*words, name), f"{name} cannot be read (not a regular file); give the path of a ")
-
-
-def test_a_file_that_is_no_source_by_its_size(here: Call, own: Path) -> None:
-    with (own / "large.py").open("wb") as file:
-        file.truncate((16 << 20) + 1)
-    one_line(here("list", "encodings", "--plugin", "large.py"), "large.py cannot be read (more than 16,777,216 bytes)")
 
 
 CONTRACT = {

@@ -1,10 +1,8 @@
-"""Files that somebody else put in the place of a checkpoint or of weights: nothing blocks, and each is answered in one line."""
+"""Whole files with strange content in the place of a checkpoint or of weights: each is answered in one line."""
 
 import json
 import os
 import shutil
-import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -22,9 +20,7 @@ from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ALiBi
 from lengthwise.tasks import Copy
 from lengthwise.training import CheckpointError, Stopped, load_weights, train
-from lengthwise.training.tensor_file import DamagedFile, read, write
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links are of POSIX systems")
+from lengthwise.training.tensor_file import read, write
 
 RUN = Run(
     encoding=choose(ALiBi),
@@ -34,83 +30,10 @@ RUN = Run(
 )
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def listening(path: Path) -> None:
-    here = os.getcwd()
-    os.chdir(path.parent)  # a socket's path has at most 107 bytes
-    try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
-    finally:
-        os.chdir(here)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
-def enormous(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(2**40)  # a hole that takes no space
-
-
-OTHER = [pipe, endless, listening, folder, enormous]
-
-
-@pytest.fixture(autouse=True)
-def alarm() -> Any:
-    """What blocks fails."""
-
-    def ring(*_: object) -> None:
-        raise AssertionError("it blocked")
-
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, old)
-
-
-@pytest.mark.parametrize("make", OTHER)
-def test_only_regular_files_of_a_sensible_size_are_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / "file")
-    with pytest.raises(DamagedFile) as caught:
-        read(tmp_path / "file")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("make", OTHER)
-def test_weights_that_are_none_are_moved_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / "weights.safetensors")
-    with pytest.raises(CheckpointError):
-        load_weights(tmp_path, RUN)
-    with pytest.warns(UserWarning, match="moved aside to .*, and the run is trained again"):
-        train(RUN, tmp_path)
-    load_weights(tmp_path, RUN)
-
-
-@pytest.mark.parametrize("make", OTHER)
-def test_a_checkpoint_that_is_none_is_moved_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    stopped_at(3, tmp_path)
-    make(tmp_path / "checkpoint-00000005.safetensors")
-    with pytest.warns(UserWarning, match="continues from the one before it"):
-        train(RUN, tmp_path)
-
-
 def stopped_at(step: int, place: Path) -> None:
     count = iter(range(step + 1))
     with pytest.raises(Stopped):
         train(RUN, place, checkpoint_every=1, should_stop=lambda: next(count) == step)
-
-
-# ---- whole files with strange content ------------------------------------------------------------------------------
 
 
 def odd_facts() -> list[tuple[str, Any]]:
@@ -220,19 +143,6 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> Non
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "weights.safetensors").stat().st_mode) == 0o640
-
-
-def test_a_temporary_file_is_no_way_out(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("dear diary")
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / f".weights.safetensors.{os.getpid()}.tmp").symlink_to(victim)
-    (run / "weights.safetensors").symlink_to(tmp_path / "missing")
-    train(RUN, run)
-    assert victim.read_text() == "dear diary"
-    assert (run / "weights.safetensors").is_file()
-    assert not (run / "weights.safetensors").is_symlink()
 
 
 WRITER = """

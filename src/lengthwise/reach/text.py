@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lengthwise import regular_file
 from lengthwise.config import Config, ConfigError
 from lengthwise.reach.tasks.base import Encode
 
-MAX_BYTES = 1 << 30
 CHARACTERS = 8  # per token, for the first attempt to tokenize no more of the text than is needed
 LONGEST_WORD = 200  # characters; a window begins within a longer one
 
@@ -43,12 +41,10 @@ def read_text(name: str | Path, option: str = "--text") -> Text:
         raise ConfigError(f"{option} is empty; name a text file")
     path = Path(name)
     try:
-        data = regular_file.read(path, MAX_BYTES)
+        data = path.read_bytes()
         return Text(path, data.decode(), hashlib.sha256(data).hexdigest())
     except OSError as error:
-        raise ConfigError(
-            f"{option} {path} cannot be read ({error.strerror or error}); name a text file of at most 1 GiB"
-        ) from None
+        raise ConfigError(f"{option} {path} cannot be read ({error.strerror or error}); name a text file") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{option} {path} is not UTF-8 (byte {error.start:,}); convert it, or name another text file"

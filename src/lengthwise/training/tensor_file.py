@@ -3,7 +3,6 @@
 The format is safetensors. The metadata contains a SHA-256 of all tensors and facts, which detects any damage. Nothing is unpickled.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -15,10 +14,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
-
-from lengthwise import regular_file
-
-MAX_BYTES = 64 << 30  # of one file: float32 weights of 16e9 parameters
 
 
 class CheckpointError(ValueError):
@@ -43,8 +38,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         content = save(cpu_tensors, metadata)
-        temporary.unlink(missing_ok=True)  # left by a killed process with the same process ID
-        with open(temporary, "xb") as file:  # "x": a new file, never through a link, with the umask's permissions
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -79,16 +73,11 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return the bytes of a regular file. Raises `DamagedFile` for a pipe, which would block, or a device, which may not end."""
     try:
-        return regular_file.read(path, MAX_BYTES)
+        return path.read_bytes()
     except MemoryError as error:
         raise CheckpointError(f"cannot read {path}: there is not enough memory for it") from error
     except OSError as error:
-        if os.path.lexists(path) and not path.is_file():  # a folder or a socket cannot be opened like a file
-            raise DamagedFile(f"{path} is not a regular file") from error
-        if error.errno == errno.EFBIG:
-            raise DamagedFile(f"{path} is damaged: it is larger than {MAX_BYTES:,} bytes") from error
         raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
 
 

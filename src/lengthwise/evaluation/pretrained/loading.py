@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values
 from lengthwise.evaluation.pretrained.stored_weights import (
@@ -40,7 +39,6 @@ REFUSED_SETTINGS = {
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 POSITION_SETTINGS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-MAX_JSON_BYTES = 64 << 20  # of a settings file; the index of a model with 10^5 tensors has 10^7
 CONVERSION = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of transformers"
 """How to write the weights of a folder as safetensors."""
 TOLERANCE = 1000  # machine epsilons by which the logits of two rows may differ where the model's inputs are the same
@@ -159,9 +157,9 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def json_object(file: Path) -> dict[str, Any]:
-    """Return the object in an untrusted JSON file of bounded size."""
+    """Return the object in an untrusted JSON file."""
     try:
-        data = json.loads(regular_file.read(file, MAX_JSON_BYTES))
+        data = json.loads(file.read_bytes())
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}); download it again") from None
     except (ValueError, RecursionError) as error:
@@ -172,9 +170,6 @@ def json_object(file: Path) -> dict[str, Any]:
 
 
 def _require_files(path: Path) -> None:
-    for file in (*path.iterdir(), *path.glob("additional_chat_templates/*")):
-        if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would block, and a device may not end
-            raise ConfigError(f"{file} is not a regular file; download the whole folder again")
     if not any(path.glob("*.safetensors")):
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
         reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
