@@ -301,7 +301,7 @@ def test_the_script_is_kept_and_a_damaged_one_is_made_anew(tmp_path: Path, monke
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "file"))
     bundle.script.cache_clear()
-    with pytest.warns(UserWarning, match="file is not a folder"):  # and no error
+    with pytest.warns(UserWarning, match="file: Not a directory"):  # and no error
         assert bundle.script().startswith("a")
     bundle.script.cache_clear()
 

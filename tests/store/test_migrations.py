@@ -126,7 +126,7 @@ def test_a_revision_keeps_the_data(first: Store, address: str, engine: Engine, s
     before = contents(engine)
     second()
     with pytest.raises(
-        StoreError, match="has revision '1' of the tables, but this lengthwise reads only revision 2; use"
+        StoreError, match="has revision 1 of the tables, but this lengthwise reads only revision 2; use"
     ):
         open_store(address)
     migrations.migrate(first._database.engine, 2)
@@ -166,8 +166,13 @@ def test_a_locked_database_is_not_changed(first: Store, engine: Engine, second: 
     assert contents(engine) == before
 
 
-@pytest.mark.parametrize("revision", ["7", "x\ny"])
-def test_another_revision_is_refused(first: Store, address: str, engine: Engine, revision: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "shown", "fix"),
+    [("7", "7", "upgrade lengthwise"), ("x\ny", "x\\ny", "use the version of lengthwise that wrote it")],
+)
+def test_another_revision_is_refused(
+    first: Store, address: str, engine: Engine, revision: str, shown: str, fix: str
+) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE lengthwise_schema SET version_num = :n"), {"n": revision})
     before = contents(engine)
@@ -175,7 +180,6 @@ def test_another_revision_is_refused(first: Store, address: str, engine: Engine,
         with pytest.raises(StoreError) as refused:
             open_store(address, create)
         assert str(refused.value).endswith(
-            f"has revision {revision!r} of the tables, but this lengthwise reads only revision 1; use the version of lengthwise "
-            "that wrote it, or give another folder"
+            f"has revision {shown} of the tables, but this lengthwise reads only revision 1; {fix}, or give another folder"
         )
     assert contents(engine) == before

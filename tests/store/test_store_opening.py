@@ -398,7 +398,7 @@ def test_a_place_where_nothing_can_be_made(public: Path, tmp_path: Path) -> None
     lines = read(public / "shut" / "results", tmp_path)
     assert lines[0].startswith("there are no results at")
     file = public / "shut" / "results" / "results.db"
-    assert lines[1] == f"{file} cannot be used (Permission denied); give another results folder"
+    assert lines[1] == f"the results folder {file.parent} cannot be used (Permission denied); give another folder"
 
 
 def test_a_writable_store_opened_without_create_can_be_written(results: Path) -> None:

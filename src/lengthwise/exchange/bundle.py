@@ -112,7 +112,7 @@ def opened_bundle(path: Path) -> Iterator[Bundle]:
             raise
         except _DAMAGED as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or ascii(str(error))[1:-1]
-            raise _error(path, f"it cannot be read, or it is damaged ({reason or 'it ends too early'})") from error
+            raise _error(path, f"it is not a bundle, or it is damaged ({reason or 'it ends too early'})") from error
         if len(studies) != 1:
             raise _error(path, f"it has {len(studies)} studies instead of one")
         yield Bundle(path, studies[0], weights, file, rows)

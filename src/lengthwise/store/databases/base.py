@@ -121,8 +121,11 @@ class Database(ABC):
             return False
         revision = connection.scalar(select(schema.version.c.version_num))
         if revision != str(schema.REVISION):
+            shown = escaped(revision).strip("'")
+            is_newer = shown.isdigit() and int(shown) > schema.REVISION
+            fix = "upgrade lengthwise" if is_newer else "use the version of lengthwise that wrote it"
             raise StoreError(
-                f"{self.name} has revision {escaped(revision)} of the tables, but this lengthwise reads only revision "
-                f"{schema.REVISION}; use the version of lengthwise that wrote it, or give another folder"
+                f"{self.name} has revision {shown} of the tables, but this lengthwise reads only revision "
+                f"{schema.REVISION}; {fix}, or give another folder"
             )
         return True

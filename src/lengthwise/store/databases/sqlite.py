@@ -58,7 +58,8 @@ class SQLite(Database):
             size = path.stat().st_size if path.exists() else None
         except (OSError, RuntimeError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise StoreError(f"{path} cannot be used ({reason}); give another results folder") from error
+            where = f"the results folder {path.parent}" if path.name == FILE_NAME else str(path)
+            raise StoreError(f"{where} cannot be used ({reason}); give another folder") from error
         if size is None and not create:
             raise StoreError(f"there are no results at {path}; run a study first, or give the folder that has results")
         if size and size < _SMALLEST:
