@@ -192,6 +192,7 @@ import sysconfig, pydoc_data.topics, torch, lengthwise
 from lengthwise.native import library
 from lengthwise.corpora import stdlib
 sysconfig.get_config_vars()
+lengthwise.attend, lengthwise.encodings.FIRE(num_heads=1)
 """
     code = """
 q = torch.ones(1, 1, 4, 8)
