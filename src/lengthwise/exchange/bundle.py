@@ -110,8 +110,10 @@ def opened_bundle(path: Path) -> Iterator[Bundle]:
             raise _error(path, str(error).replace(f"{folder}/", "its ")) from error
         except ConfigError:
             raise
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            raise _error(path, f"it cannot be read ({error.strerror})") from error
         except _DAMAGED as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or ascii(str(error))[1:-1]
+            reason = ascii(str(error))[1:-1]
             raise _error(path, f"it is not a bundle, or it is damaged ({reason or 'it ends too early'})") from error
         if len(studies) != 1:
             raise _error(path, f"it has {len(studies)} studies instead of one")
