@@ -237,6 +237,20 @@ def test_what_cannot_be_is_refused_at_once(make):
     assert "\n" not in str(error.value)
 
 
+def test_an_unknown_setting_names_what_is_meant() -> None:
+    for make, words in (
+        (
+            lambda: TrainingConfig(train_lenght=8),
+            "TrainingConfig has no setting 'train_lenght'; did you mean 'train_length'?",
+        ),
+        (lambda: EvaluationConfig(lenghts=(8,)), "did you mean 'lengths'?"),
+        (lambda: ModelConfig(n_layers=2), "did you mean 'num_layers'?"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            make()
+        assert words in str(error.value)
+
+
 def test_sizes_that_no_tensor_can_have_are_refused() -> None:
     for make, settings in ((T5, {"num_buckets": 2**40}), (FIRE, {"width": 2**31})):
         with pytest.raises(ConfigError, match=r"at most|cannot be created"):

@@ -6,13 +6,13 @@ import typing
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from lengthwise.config.choices import Choice
 from lengthwise.validation import STRICT, from_json, validated
-from lengthwise.values import ConfigError
+from lengthwise.values import ConfigError, require_known
 
 C = typing.TypeVar("C", bound="Config")
 
@@ -21,6 +21,10 @@ class Config:
     """Base class of the configurations, which are dataclasses. Every field is checked against its declared type."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    def __new__(cls, *_values: Any, **settings: Any) -> Self:
+        require_known(cls.__name__, settings, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         declared: Any = type(self)
