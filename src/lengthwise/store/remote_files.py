@@ -52,7 +52,6 @@ class RemoteFolder(ResultsFolder):
         """Return the working folder, which is created."""
         try:
             cache = cache_folder.folder(create=True)
-            assert cache is not None
             folder = cache / f"results-{hashlib.sha256(self._address.encode()).hexdigest()[:16]}"
             folder.mkdir(mode=0o700, exist_ok=True)
         except (CacheError, OSError) as error:
@@ -227,4 +226,4 @@ def _read_record(folder: Path) -> dict[str, tuple[str, int]]:
 
 
 def _write_record(folder: Path, record: dict[str, tuple[str, int]]) -> None:
-    (folder / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    cache_folder.write(folder / RECORD, json.dumps(record).encode())
