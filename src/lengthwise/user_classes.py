@@ -55,6 +55,15 @@ def wrong_return(instance: object, method: str, expected: str, value: object) ->
     return ConfigError(f"{where}: {make.__name__}.{method} must return {expected}, got {described(value)}")
 
 
+def not_repeatable(instance: object, method: str, returned: str) -> ConfigError:
+    """Return the error for a user's method that gave other examples or positions (`returned`) for the same generator state."""
+    make = type(instance)
+    return ConfigError(
+        f"{source_location(getattr(make, method))}: {make.__name__}.{method} must return the same {returned} for the same state "
+        "of its generator; pass the generator to every random function, as in torch.randint(10, (3, 5), generator=generator)"
+    )
+
+
 def described(value: Any) -> str:
     """Return a value for a message: small values as they are, tensors as their dtype and shape, others as their type."""
     plain = (bool, int, float, complex, str, type(None))

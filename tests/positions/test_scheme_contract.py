@@ -51,3 +51,15 @@ def test_other_values(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=rf"test_scheme_contract\.py, line \d+: Own\.{says}") as error:
         require_valid_positions(Own(**settings), 4)
     assert "\n" not in str(error.value)
+
+
+class Unseeded(Own):
+    """A scheme that does not draw with its generator."""
+
+    def positions(self, inputs: Any, documents: Any, generator: Any, training: bool) -> Any:
+        return PLAIN + torch.randint(1000, (1,))
+
+
+def test_positions_that_do_not_follow_the_generator() -> None:
+    with pytest.raises(ConfigError, match=r"line \d+: Unseeded\.positions must return the same positions"):
+        require_valid_positions(Unseeded(bound=10_000), 4)

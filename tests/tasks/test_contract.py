@@ -56,6 +56,20 @@ def echo(method: str, result: Any) -> Echo:
     return type("Own", (Echo,), {method: lambda self, *_: result, "__module__": __name__})()
 
 
+class Unseeded(Echo):
+    """A user's task that does not draw with its generator."""
+
+    def draw(self, generator: Any, count: int, length: int) -> Any:
+        digits = torch.randint(10, (count, length))
+        return Pairs(digits, digits)
+
+
+def test_examples_that_do_not_follow_the_generator() -> None:
+    contract.require_consistent(Echo(), 3)
+    with pytest.raises(ConfigError, match=r"test_contract\.py, line \d+: Unseeded\.draw must return the same examples"):
+        contract.require_consistent(Unseeded(), 3)
+
+
 IDS = torch.zeros(2, 3).long()
 WRONG = {
     "no pairs": (IDS, IDS),

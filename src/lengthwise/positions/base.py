@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import CheckedArguments, ConfigError
-from lengthwise.user_classes import is_builtin_class, wrong_return
+from lengthwise.user_classes import is_builtin_class, not_repeatable, wrong_return
 from lengthwise.values import require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it
@@ -102,7 +102,10 @@ class PositionScheme(CheckedArguments):
 
 
 def require_valid_positions(scheme: PositionScheme, tokens: int) -> None:
-    """Raise `ConfigError` unless a user's scheme gives a small batch whole numbers from 0 to `num_positions` - 1."""
+    """Raise `ConfigError` unless a user's scheme gives a small batch whole numbers from 0 to `num_positions` - 1.
+
+    They have to be the same for the same state of the generator, because otherwise a run could not be repeated.
+    """
     if is_builtin_class(type(scheme)):
         return
     inputs = torch.zeros(2, tokens, dtype=torch.long)
@@ -112,12 +115,17 @@ def require_valid_positions(scheme: PositionScheme, tokens: int) -> None:
         bound: Any = scheme.num_positions(tokens, training)
         if not isinstance(bound, int) or bound < 1:
             raise wrong_return(scheme, "num_positions", "a whole number of at least 1", bound)
-        positions: Any = scheme.positions(inputs, None, torch.Generator().manual_seed(0), training)
+        positions: Any
+        positions, again = (
+            scheme.positions(inputs, None, torch.Generator().manual_seed(0), training) for _ in range(2)
+        )
         if positions is None:
             continue
         if not isinstance(positions, Tensor) or positions.dtype != torch.int64 or list(positions.shape) != shape:
             expected = f"a tensor of int64 of shape {shape}, or None for consecutive positions"
             raise wrong_return(scheme, "positions", expected, positions)
+        if again is None or not torch.equal(positions, again):
+            raise not_repeatable(scheme, "positions", "positions")
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= bound:
             raise wrong_return(scheme, "positions", f"0 to {bound - 1}, as `num_positions` says", f"{low} to {high}")
