@@ -156,9 +156,8 @@ class MLflow(Tracker):
 
         mlflow.set_tracking_uri(self.uri or f"sqlite:///{self.place(results / 'mlflow') / 'mlflow.db'}")
         experiment = self.experiment or run.study
-        mlflow.set_experiment(
-            experiment
-        )  # unlike accelerate's tracker, it allows for another worker that creates the same one
+        # Unlike accelerate's tracker, this allows for another worker that creates the same experiment.
+        mlflow.set_experiment(experiment)
         found = mlflow.search_runs(
             experiment_names=[experiment],
             filter_string=f"tags.`lengthwise.id` = '{run.id}'",
@@ -216,9 +215,8 @@ def _accelerate() -> Any:
 
 
 def _start(tracker: Any) -> None:
-    tracker.main_process_only = (
-        False  # only rank 0 has trackers, and accelerate would ask its process group which rank this is
-    )
+    # Only rank 0 has trackers. Otherwise accelerate would ask its process group which rank this is.
+    tracker.main_process_only = False
     tracker.start()
 
 

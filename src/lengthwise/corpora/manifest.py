@@ -13,9 +13,7 @@ from lengthwise.values import ConfigError
 
 NAME = "manifest.json"
 FORMAT = "lengthwise corpus 2"
-IDENTITY = (
-    "lengthwise corpus 1"  # in the hash that identifies a corpus, which the format of the manifest does not change
-)
+IDENTITY = "lengthwise corpus 1"  # part of the hash of a corpus, which does not depend on the format of the manifest
 SPLITS = ("train", "validation")
 COUNTS = "unigram.counts"  # how often each token occurs in the training split: int64, little-endian
 LENGTH_TYPE = np.dtype("<u4")  # of the lengths of documents

@@ -6,13 +6,10 @@ import re
 from functools import lru_cache
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, StringConstraints
 
 from lengthwise.store.errors import StoreError
-
-LONGEST = 20_000  # characters of a text; enough for the label of a model with 1,000 different layers
-LONGEST_WORD = 1_000  # characters of a name in a table: of a study, a metric, a unit
 
 
 def require_key(key: Any, what: str) -> str:
@@ -48,15 +45,12 @@ def _parsed(text: Any) -> Any:
 _parsed_once = lru_cache(4096)(_parsed)
 
 Key = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
-Text = Annotated[str, StringConstraints(max_length=LONGEST)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)]
-Line = Annotated[Word, AfterValidator(_one_line)]
+Name = Annotated[str, StringConstraints(min_length=1)]
+Line = Annotated[Name, AfterValidator(_one_line)]
 Count = Annotated[int, Ge(0)]
 Size = Annotated[int, Ge(1)]
-SmallCount = Annotated[int, Ge(0), Le(2**31 - 1)]  # has 32 bits in SQL
 Number = Annotated[float, BeforeValidator(_nan_for_null)]
 Time = Annotated[float, Ge(0)]  # Unix seconds
 Json = Annotated[InstanceOf[dict], BeforeValidator(_parsed)]  # type: ignore[type-arg]
-# All runs of a study have the same few questions. Their rows share one dict for each, which nobody changes.
+# The runs of a study have the same few questions, so each question is parsed once, and its rows share the dict. Do not change it.
 Question = Annotated[InstanceOf[dict], BeforeValidator(_parsed_once)]  # type: ignore[type-arg]

@@ -8,7 +8,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, case, delete, select, update
 
 from lengthwise.store import claims, columns, dropping, reading, schema
-from lengthwise.store.cells import LONGEST, escaped, require_key
+from lengthwise.store.cells import escaped, require_key
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
@@ -207,7 +207,7 @@ class Store(LiveQueries, Transfers):
         """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in `release`."""
         with self._transaction(writes=True) as connection:
             over = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + 1}
-            values = {**over, "error": plain_text(error)[:LONGEST] or "unknown"}
+            values = {**over, "error": plain_text(error) or "unknown"}
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def retry(self, keys: Sequence[str]) -> list[str]:

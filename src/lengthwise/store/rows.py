@@ -24,10 +24,7 @@ from lengthwise.store.cells import (
     Number,
     Question,
     Size,
-    SmallCount,
-    Text,
     Time,
-    Word,
 )
 from lengthwise.store.errors import Unstorable
 
@@ -40,15 +37,17 @@ class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
     A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed to the store;
-    otherwise the store writes it. `column`: the column's name if it differs from the member's.
+    otherwise the store writes it. `column`: the column's name if it differs from the member's. `small`: the whole number has 32
+    bits in SQL instead of 64.
     """
 
     given: bool = False
     column: str = ""
+    small: bool = False
 
 
 STORED, GIVEN = Cell(), Cell(given=True)
-QUESTION = Cell(given=True, column="question")
+QUESTION, SMALL = Cell(given=True, column="question"), Cell(small=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +66,19 @@ class RunRow:
     label: Annotated[Name, GIVEN]
     encoding: Annotated[Name, GIVEN]
     task: Annotated[Name, GIVEN]
-    metric: Annotated[Word, GIVEN]
+    metric: Annotated[Name, GIVEN]
     better: Annotated[Literal["higher", "lower"], GIVEN]
-    unit: Annotated[Word, GIVEN]
+    unit: Annotated[Name, GIVEN]
     seed: Annotated[int, GIVEN]
     train_length: Annotated[Size, GIVEN]
     config: Annotated[Json, GIVEN]
     parent: Annotated[Key | None, STORED] = None
     created: Annotated[Time, STORED]
-    worker: Annotated[Text | None, STORED]
+    worker: Annotated[str | None, STORED]
     heartbeat: Annotated[Time | None, STORED]
-    claims: Annotated[SmallCount, STORED]
-    failures: Annotated[SmallCount, STORED]
-    deaths: Annotated[SmallCount, STORED]
+    claims: Annotated[Count, SMALL]
+    failures: Annotated[Count, SMALL]
+    deaths: Annotated[Count, SMALL]
     step: Annotated[Count, STORED]
     steps: Annotated[Count, STORED]
     started: Annotated[Time | None, STORED]
@@ -115,7 +114,7 @@ class ScoreRow:
     key: Annotated[Key, STORED]
     asked: Annotated[Question, QUESTION]
     length: Annotated[Size, GIVEN]
-    metric: Annotated[Word, GIVEN]
+    metric: Annotated[Name, GIVEN]
     better: Annotated[Literal["higher", "lower"], GIVEN]
     n: Annotated[Size, GIVEN]
     mean: Annotated[Number, GIVEN]
@@ -156,10 +155,10 @@ class StudyRow:
     """
 
     name: Annotated[Line, GIVEN]
-    question: Annotated[Text, GIVEN]
-    expectation: Annotated[Text, GIVEN]
-    cost: Annotated[Text, GIVEN]
-    command: Annotated[Text, GIVEN]
+    question: Annotated[str, GIVEN]
+    expectation: Annotated[str, GIVEN]
+    cost: Annotated[str, GIVEN]
+    command: Annotated[str, GIVEN]
     evaluation: Annotated[Json, GIVEN]
     created: Annotated[Time, STORED]
     updated: Annotated[Time, STORED]

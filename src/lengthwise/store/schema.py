@@ -56,11 +56,11 @@ def _columns(row: type, *primary: str) -> list[Column[Any]]:
     """Return the columns of a class of rows, in its order. `primary`: those of the primary key."""
     columns = []
     for name, member in cells(row).items():
-        column, is_small = member.cell.column or name, name in ("claims", "failures", "deaths")
+        column = member.cell.column or name
         columns.append(
             Column(
                 column,
-                Integer if is_small else _SQL_TYPES[member.plain],
+                Integer if member.cell.small else _SQL_TYPES[member.plain],
                 *([ForeignKey("runs.key")] if column == "key" and row is not RunRow else []),
                 primary_key=column in primary,
                 autoincrement=False,

@@ -105,11 +105,7 @@ class Task(CheckedArguments):
     metric: ClassVar[Metric]  # an instance may replace it (see `metric_of`)
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"; an instance may replace it (see `unit_of`)
     per_token: ClassVar[bool]  # an evaluation takes a number of tokens, not of examples
-    class_attributes: ClassVar[dict[str, type]] = {
-        "metric": Metric,
-        "unit": str,
-        "per_token": bool,
-    }  # that it must have
+    class_attributes: ClassVar[dict[str, type]] = {"metric": Metric, "unit": str, "per_token": bool}  # required ones
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     omitted_defaults: ClassVar[tuple[str, ...]] = ()  # settings newer than stored runs: see `Choice.to_data`
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them

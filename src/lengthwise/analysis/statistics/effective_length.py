@@ -6,8 +6,8 @@ would decide, which comes too early where scores stay near the threshold. The cu
 interval fails, even if longer lengths pass again: an input must work at every length up to the one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths are
-usually doubled. The interval of the effective length reaches from where the worse end of the score's 95 % interval fails for
-the first time to where the better end does, with the same interpolation.
+usually doubled. The interval of the effective length begins where the worse ends of the scores' 95 % intervals first fail, and
+ends where the better ends first fail, with the same interpolation.
 """
 
 import math
