@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.generated_answers import GeneratedAnswers
 from lengthwise.analysis.intervals import Interval
@@ -13,6 +13,9 @@ from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.position_scores import PositionScores
 from lengthwise.analysis.training_curves import TrainingCurve
 from lengthwise.metrics import Metric
+
+if TYPE_CHECKING:
+    from lengthwise.analysis.answers import Summary
 
 SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
 
@@ -95,15 +98,14 @@ class Baseline:
 class TaskFindings:
     """The scores that may be compared with each other: one task, one protocol and one kind of question.
 
-    `title`: the task's name, followed by the settings that differ where a study has the same task twice.
-    `settings`: the settings that all runs share (model, training, task, question), flat: {"model.d_model": 128, ...}.
-    `shortest`: the shortest training length; it equals `train_length` unless training drew lengths.
-    `trained`: the shortest and the longest length that count as trained, see `trained_lengths`.
-    `keys`: the keys of its runs. `reading`: the conclusion in plain sentences.
-    `notes`: remarks of the task on its scores, for example that training and test share examples.
-    `probes`: by the name of a probe, the summaries of its stored results; only of probes that have some.
-    `baselines`: in the task's order, the simplest floor first; they are not ranked.
-    `generated_answers`: statistics of decoded answers, if answers were decoded. `position_scores`: scores by position, if some are
+    `title`: the task's name, followed by the settings that differ where a study has the same task twice. `settings`:
+    the settings that all runs share (model, training, task, question), flat: {"model.d_model": 128, ...}.
+    `shortest`: the shortest training length; it equals `train_length` unless training drew lengths. `trained`: the
+    shortest and the longest length that count as trained, see `trained_lengths`. `keys`: the keys of its runs.
+    `reading`: the conclusion in plain sentences. `notes`: remarks of the task on its scores, for example that
+    training and test share examples. `answers`: by the name of a measurement, the summaries of its answers, if there
+    are any. `baselines`: in the task's order, the simplest floor first; they are not ranked. `generated_answers`:
+    statistics of decoded answers, if answers were decoded. `position_scores`: scores by position, if some are
     stored. `curves`: the training of the runs, by the label of their encoding.
     """
 
@@ -119,7 +121,7 @@ class TaskFindings:
     keys: tuple[str, ...]
     reading: str = ""
     notes: tuple[str, ...] = ()
-    probes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    answers: "Mapping[str, tuple[Summary, ...]]" = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()
     generated_answers: GeneratedAnswers | None = None
     position_scores: PositionScores | None = None
@@ -172,7 +174,8 @@ class TaskFindings:
     def has_failed(self, series: Series) -> bool:
         """Return whether an encoding has not learned the task.
 
-        That is so if, at `reference_length`, it is no better than a floor or its share of correct answers is below `LEARNED`.
+        That is so if, at `reference_length`, it is no better than a floor or its share of correct answers is below
+        `LEARNED`.
         """
         point = series.point_at(self.reference_length) if self.reference_length is not None else None
         if point is None or not math.isfinite(point.mean):
@@ -187,8 +190,8 @@ class TaskFindings:
     def best(self, length: int) -> Point | None:
         """Return the leader at a length if it may be called the best, otherwise None.
 
-        Nobody is the best where all printed scores are equal, where the leader is no better than a floor or has not learned
-        the task, or where every score is zero.
+        Nobody is the best where all printed scores are equal, where the leader is no better than a floor or has not
+        learned the task, or where every score is zero.
         """
         leader = self.leader(length)
         if leader is None or self.unbeaten_floor(leader) is not None or self.has_failed(self.ranked(length)[0]):
@@ -255,8 +258,8 @@ class StudyInfo:
 class Published:
     """Published numbers, shown beside the measured ones.
 
-    `scores`: by task and by encoding label, over all lengths longer than training. `ranks`: mean reciprocal ranks by encoding.
-    `about`: how the numbers were obtained.
+    `scores`: by task and by encoding label, over all lengths longer than training. `ranks`: mean reciprocal ranks by
+    encoding. `about`: how the numbers were obtained.
     """
 
     source: str

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.analysis.answers import summaries
 from lengthwise.analysis.differences import LastUse, flat, plain, titles
 from lengthwise.analysis.findings import (
     SHIFTED,
@@ -34,17 +35,17 @@ from lengthwise.analysis.protocol import (
 from lengthwise.analysis.reading import reading
 from lengthwise.analysis.training_curves import points_of_each, training_curves
 from lengthwise.metrics import Metric, stored_metric
-from lengthwise.probes import PROBES, StoredAnswers
 from lengthwise.store.rows import Texts
 
 RATE = "training.learning_rate"
 
 if TYPE_CHECKING:
-    from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, Store, StudyRow
+    from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow, Store, StudyRow
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
-    """Return the findings of a study, or of all, as the store is in one moment. Runs that no study lists are counted (`unlisted`).
+    """Return the findings of a study, or of all, as the store is in one moment. Runs that no study lists are counted
+    (`unlisted`).
 
     Raises `StoreError` for an unknown study.
     """
@@ -57,12 +58,12 @@ def findings(store: "Store", study: str | None = None) -> Findings:
             total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
             unlisted = total - len(runs)
         keys = [r.key for r in runs]
-        probes = now.probes(keys)
-        others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
+        answers = now.answers(keys)
+        others = {str(a.question["against"]) for a in answers if a.question.get("against")} - set(keys)
         compared = [run for run in now.runs() if run.key in others] if others else []
         scores = now.scores(keys)
         curves = now.curves(keys, points_of_each(len(keys)))
-    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared, listed, curves), unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, scores, answers, compared, listed, curves), unlisted=unlisted)
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -84,20 +85,20 @@ def from_rows(
     studies: Iterable["StudyRow"],
     runs: Sequence["RunRow"],
     scores: Iterable["ScoreRow"],
-    probes: Sequence["ProbeRow"] = (),
+    answers: Sequence["AnswerRow"] = (),
     compared: Iterable["RunRow"] = (),
     listed: Mapping[str, float] | None = None,
     curves: "Mapping[str, Sequence[CurveRow]] | None" = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `compared`: runs of other studies that `probes` compare the runs with. `listed`: see `listing_times`. `curves`: points of
-    training curves, by the key of the run.
+    `compared`: runs of other studies that `answers` compare the runs with. `listed`: see `listing_times`. `curves`:
+    points of training curves, by the key of the run.
     """
     known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
-    answers = {(s.key, text(s.asked)): s for s in scores}
+    scored = {(s.key, text(s.asked)): s for s in scores}
     panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
@@ -121,7 +122,7 @@ def from_rows(
                     panel = panels[identity] = alike[part][identity] = _Panel(
                         run, flat(shared | {"question": question})
                     )
-                panel.add(run, {asked["length"]: answers.get((run.key, text(asked))) for asked in lengths})
+                panel.add(run, {asked["length"]: scored.get((run.key, text(asked))) for asked in lengths})
     if len(studies) == 1:
         panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(
@@ -135,7 +136,7 @@ def from_rows(
             for study in studies
         ),
         tasks=tuple(
-            panel.findings(title, probes, known, times, curves or {})
+            panel.findings(title, answers, known, times, curves or {})
             for panel, title in zip(panels.values(), task_titles, strict=True)
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
@@ -143,8 +144,8 @@ def from_rows(
 
 
 def _with_chosen_rates(panels: "Iterable[_Panel]") -> "list[_Panel]":
-    """Return the panels of one study. Those that differ only in the learning rate are merged if no encoding has two rates there,
-    because then the study has chosen one for each encoding."""
+    """Return the panels of one study. Those that differ only in the learning rate are merged if no encoding has two
+    rates there, because then the study has chosen one for each encoding."""
     alike: dict[str, list[_Panel]] = defaultdict(list)
     for panel in panels:
         alike[panel.without_rate()].append(panel)
@@ -213,7 +214,7 @@ class _Panel:
     def findings(
         self,
         title: str,
-        probes: Sequence["ProbeRow"],
+        answers: Sequence["AnswerRow"],
         known: Mapping[str, "RunRow"],
         times: Mapping[str, LastUse],
         curves: "Mapping[str, Sequence[CurveRow]]",
@@ -225,7 +226,7 @@ class _Panel:
         labels = titles([r.label for r in runs], [flat(encoding_settings(r)) for r in runs], list(latest.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
-            probes = ()  # probes use the task as it was trained, and are shown there
+            answers = ()  # measurements use the task as it was trained, and are shown there
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[series_of(run)] for run in self.runs.values()}
         series = tuple(
@@ -245,7 +246,7 @@ class _Panel:
             settings=self.settings,
             keys=tuple(self.runs),
             notes=self.notes(),
-            probes=probe_summaries(probes, of_run, known, self.metric.limits),
+            answers=summaries(answers, of_run, known, self.metric.limits),
             baselines=self.baselines(),
             curves=training_curves(list(self.runs.values()), curves, of_run),
             position_scores=position_scores(
@@ -324,26 +325,6 @@ class _Panel:
         return [f"each encoding has its own learning rate: {listed}; {plain(common)} for all others"]
 
 
-def probe_summaries(
-    rows: Iterable["ProbeRow"],
-    labels: Mapping[str, str],
-    runs: Mapping[str, "RunRow"],
-    bounds: tuple[float, float] | None = None,
-) -> dict[str, tuple[Any, ...]]:
-    """Return the summaries of the stored rows about the runs in `labels`, by the name of the probe; see `StoredAnswers`."""
-    by_probe: dict[str, list[ProbeRow]] = defaultdict(list)
-    for row in rows:
-        if row.key in labels:
-            by_probe[row.asked["probe"]].append(row)
-    answers = {
-        probe: StoredAnswers(rows=by_probe[probe.name], labels=labels, runs=runs, bounds=bounds)
-        for probe in PROBES
-        if probe.name in by_probe
-    }
-    found = {probe.name: tuple(probe.summarize(stored)) for probe, stored in answers.items()}
-    return {name: summaries for name, summaries in found.items() if summaries}
-
-
 def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
     """Yield the baselines stored with a score: name, score, and whether it is a floor. Invalid entries are skipped."""
     rows = _details(facts).get("baselines")
@@ -368,7 +349,8 @@ def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:
-    """Return when a study last listed a run (0 if none does), and when it finished, or else was last started or created.
+    """Return when a study last listed a run (0 if none does), and when it finished, or else was last started or
+    created.
 
     The first decides which code a study file had last: restored code is current although other code was trained later.
     """

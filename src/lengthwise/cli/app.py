@@ -60,7 +60,11 @@ def add(parent: App, package: str, names: Sequence[str]) -> None:
         group = App(
             name=name, help=module.HELP, help_format="plaintext", help_epilogue="", version_flags=[], sort_key=number
         )
-        add(group, module.__name__, module.COMMANDS)
+        if hasattr(module, "commands"):
+            for own, function in module.commands().items():
+                group.command(with_plugins(function), name=own, help_epilogue="")
+        else:
+            add(group, module.__name__, module.COMMANDS)
         parent.command(group)
 
 

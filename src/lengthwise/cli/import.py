@@ -11,8 +11,8 @@ from lengthwise.values import require_no_address
 def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
     """Add the study in a bundle to the results, which are created if there are none.
 
-    The bundle is checked first, and it is added completely or not at all. Existing results stay; if the bundle has other scores for
-    the same runs, nothing is imported.
+    The bundle is checked first, and it is added completely or not at all. Existing results stay; if the bundle has
+    other scores for the same runs, nothing is imported.
 
     Example: lengthwise import quickstart.zip --results lengthwise-results
 
@@ -30,7 +30,7 @@ def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
     ):
         added = bundle.add_to(store)
         name = store.name
-    kinds = {"runs": "run", "scores": "score", "probes": "probe result", "weights": "weights file"}
+    kinds = {"runs": "run", "scores": "score", "answers": "answer", "weights": "weights file"}
     counts = [counted(added[table], noun) for table, noun in kinds.items() if added[table]]
     new = f"added {', '.join(counts)}" if counts else "updated" if any(added.values()) else "nothing new"
     print(f"{one_line(bundle.study)} in {one_line(name)}: {new}")

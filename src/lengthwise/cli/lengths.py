@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ from lengthwise.machine_memory import limited_to_machine
 
 if TYPE_CHECKING:
     from lengthwise.analysis.lengths import Histogram
-    from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
 
 MAX_LINE_BYTES = 2**26
 ROWS = 40  # maximal rows of the table; more lengths are binned
@@ -35,7 +35,8 @@ def command(
 ) -> int:
     """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.
 
-    Counts of a run are stored and shown in the report. `lengthwise sample scan --all --json` prints a task as JSON lines.
+    Counts of a run are stored and shown in the report. `lengthwise sample scan --all --json` prints a task as JSON
+    lines.
 
     Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -;
     lengthwise lengths 3f9a
@@ -66,7 +67,9 @@ def command(
 
 
 def _show_run(key: str, field: str, place: Place, json: bool) -> int:
-    from lengthwise.probes.example_lengths.summary import example_lengths
+    from lengthwise.analysis.lengths import Histogram
+    from lengthwise.measurements import Table
+    from lengthwise.measurements.example_lengths import WORDS, ExampleLengths
     from lengthwise.store import StoreError
     from lengthwise.studies.probing import lengths_of
 
@@ -74,14 +77,24 @@ def _show_run(key: str, field: str, place: Place, json: bool) -> int:
         store = place.open()
         with store, limited_to_machine("cpu"):
             row = store.run(key)
-            counted = example_lengths(lengths_of(store, row, field))
+            answer = lengths_of(store, row, field)
     except StoreError as error:
         raise StoreError(f"there is no file {key}, and if it is a run's key: {error}") from None
+    counts: dict[str, dict[int, int]] = {"training": {}, "test": {}}
+    for cells in Table.from_data(answer.rows):
+        counts[cells["split"]][cells["length"]] = cells["count"]
+    train, test = Histogram(counts["training"]), Histogram(counts["test"])
     if json:
-        splits = {"train": _data(counted.train), "test": _data(counted.test)}
-        print_json({"run": row.key, "field": field, "drawn": counted.drawn, **splits}, indent=None)
+        drawn = answer.question.get("examples")
+        print_json(
+            {"run": row.key, "field": field, "drawn": drawn, "train": _data(train), "test": _data(test)}, indent=None
+        )
     else:
-        _print_splits(counted, counted.unit or row.unit, f"{row.label}, {row.task}, seed {row.seed}")
+        _print_splits(train, test, WORDS.get(field, row.unit))
+        origin = ExampleLengths().texts(answer.question)["origin"]
+        print(f"\n{one_line(f'{row.label}, {row.task}, seed {row.seed}')}: {origin}")
+        print(_sentence(train, "training examples"))
+        print(_sentence(test, "test examples"))
     return 0
 
 
@@ -134,23 +147,25 @@ def _print_table(histogram: "Histogram", field: str) -> None:
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(counted: "ExampleLengthsSummary", unit: str, name: str) -> None:
+def _print_splits(train: "Histogram", test: "Histogram", unit: str) -> None:
     """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
-    bins = counted.bins(ROWS)
-    highest = max(max(train / counted.train.total, test / counted.test.total) for *_, train, test in bins)
+    from lengthwise.analysis.lengths import Histogram
+
+    together = Histogram(dict(sorted((Counter(train.counts) + Counter(test.counts)).items())))
+    bins = [
+        (first, last, train.between(first, last), test.between(first, last)) for first, last, _ in together.bins(ROWS)
+    ]
+    highest = max(max(of_train / train.total, of_test / test.total) for *_, of_train, of_test in bins)
     table = plain_table()
     for header in (unit, "train", "", "test", ""):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
         cells = []
-        for count, total in zip(counts, (counted.train.total, counted.test.total), strict=True):
+        for count, total in zip(counts, (train.total, test.total), strict=True):
             bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
             cells += [f"{count:,}" if count else "", bar]
         table.add_row(_interval(first, last), *cells)
     stdout().print(table)
-    print(f"\n{one_line(name)}: {counted.origin}")
-    print(_sentence(counted.train, "training examples"))
-    print(_sentence(counted.test, "test examples"))
 
 
 def _interval(first: int, last: int) -> str:

@@ -37,8 +37,8 @@ def command(
 
     If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
 
-    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart; lengthwise list
-    studies --available
+    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart;
+    lengthwise list studies --available
 
     Args:
         what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
@@ -169,11 +169,11 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _list_probes(names: tuple[str, ...], json: bool) -> None:
-    from lengthwise.probes import PROBES
+    from lengthwise.measurements import MEASUREMENTS, find
 
     rows: list[dict[str, Any]] = [
         {"name": p.name, "summary": p.summary, "settings": p.settings, "documentation": p.documentation}
-        for p in ([PROBES.find(name.lower()) for name in names] or PROBES)
+        for p in ([find(name.lower()) for name in names] or MEASUREMENTS.values())
     ]
     if json or names:
         _print_descriptions(rows, json)
@@ -183,7 +183,7 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
         options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
         table.add_row(row["name"], row["summary"], options or "none")
     stdout().print(table)
-    print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe --help")
+    print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe recency --help")
 
 
 def _option(setting: str) -> str:

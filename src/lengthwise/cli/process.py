@@ -26,8 +26,8 @@ EXECUTING = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and by SIGTERM.
-    With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
+    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and
+    by SIGTERM. With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # the parent process closed it
@@ -84,8 +84,8 @@ class _Terminated(KeyboardInterrupt):
 def _recorded_signals() -> Iterator[list[KeyboardInterrupt]]:
     """Yield a list to which Ctrl-C and SIGTERM append their exception before they raise it.
 
-    The list shows an interrupt even if some package swallowed the exception. Handlers are installed only in the main thread, and
-    only if the caller has no handlers of its own.
+    The list shows an interrupt even if some package swallowed the exception. Handlers are installed only in the main
+    thread, and only if the caller has no handlers of its own.
     """
     interrupts: list[KeyboardInterrupt] = []
     finished = threading.Event()
@@ -163,10 +163,12 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
     kind = type(error)
     text = " ".join(str(error).split())
     if kind.__name__ == "UnknownCommandError" and arguments:
-        from lengthwise.probes import PROBES
+        from lengthwise.measurements import MEASUREMENTS, PROBES
 
-        if (probe := PROBES.get(arguments[0])) is not None:
-            return f"{probe.name} is a probe and not a command; use `{probe.command}`"
+        name = arguments[1] if arguments[0] == "probe" and len(arguments) > 1 else arguments[0]
+        if name in MEASUREMENTS:
+            not_this = "a probe of trained models" if name not in PROBES else "a command"
+            return f"{name} is not {not_this}; use `{MEASUREMENTS[name].command}`"
     if kind.__module__.startswith("cyclopts"):
         known = list(getattr(error, "command_chain", None) or ())
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.inspect.tables import draw_strip
 from lengthwise.cli.options import DEFAULT_PLACE, Place
-from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, counted, figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
-from lengthwise.probes import PROBES
-from lengthwise.probes.base import stored_note
 
 if TYPE_CHECKING:
     from lengthwise.analysis.kinds import Kind
-    from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow
+    from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow
 
 CURVE_WIDTH = 60
 LENGTH_KINDS: "dict[Kind, str]" = {
@@ -37,21 +35,36 @@ def command(run: str, /, *, place: Place = DEFAULT_PLACE, json: bool = False) ->
     """
     with place.open() as store:
         row = store.run(run)
-        key_and_option = row.key[:8] + store.option
-        scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
+        scores, curve, answers = store.scores([row.key]), store.curve(row.key), store.answers([row.key])
+        option = store.option
     if json:
-        lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "probes": probes}
+        lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "answers": answers}
         print_json(dataclasses.asdict(row) | {key: list(map(dataclasses.asdict, rows)) for key, rows in lists.items()})
         return 0
     print_run(row, scores, curve)
-    by_probe: dict[str, list[ProbeRow]] = {}
-    for answer in probes:
-        by_probe.setdefault(answer.asked["probe"], []).append(answer)
-    for name, rows in by_probe.items():
-        probe = PROBES.get(name)
-        note = stored_note(name, key_and_option, rows) if probe is None else probe.stored_note(key_and_option, rows)
-        print(f"\n{note}")
+    _print_answers(f"{row.key[:8]}{option}", answers)
     return 0
+
+
+def _print_answers(key: str, answers: "list[AnswerRow]") -> None:
+    """Print what the training recorded as a table, and for other measurements the command that shows their answers."""
+    from lengthwise.analysis.answers import of_answers
+    from lengthwise.measurements import MEASUREMENTS
+    from lengthwise.measurements.development import Development
+    from lengthwise.report.answer_table import answer_table
+
+    by_name: dict[str, list[AnswerRow]] = {}
+    for answer in answers:
+        by_name.setdefault(answer.question["measurement"], []).append(answer)
+    for name, rows in by_name.items():
+        print()
+        if name == Development.name:
+            stdout().print(answer_table(of_answers(MEASUREMENTS[name], [name], rows)))
+            continue
+        lengths = sorted({row.question["length"] for row in rows if "length" in row.question})
+        option = f" --lengths {','.join(map(str, lengths))}" if lengths else ""
+        command = MEASUREMENTS[name].command if name in MEASUREMENTS else f"lengthwise probe {name} KEY"
+        print(f"{name}: {counted(len(rows), 'stored answer')}; `{command.replace('KEY', key)}{option}` shows them")
 
 
 def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") -> None:
@@ -123,8 +136,8 @@ def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
 def overall_score(metric: Metric, scores: "list[ScoreRow]") -> tuple[float, int] | None:
     """Return the mean over several lengths and its number of examples.
 
-    Shares are weighted by examples and other metrics by lengths, as in the report. Return None for fewer than two lengths, and if
-    a length has several scores (from different evaluation settings), which have no common mean.
+    Shares are weighted by examples and other metrics by lengths, as in the report. Return None for fewer than two
+    lengths, and if a length has several scores (from different evaluation settings), which have no common mean.
     """
     lengths = {score.length for score in scores}
     if len(lengths) < 2 or len(lengths) < len(scores):

@@ -20,12 +20,11 @@ from lengthwise.analysis import Baseline, Findings, Kind, Point, TaskFindings, T
 from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
-from lengthwise.probes import PROBES, Probe
-from lengthwise.probes.base import Chapter
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.generated_answers import generated_answers
+from lengthwise.report.measurements import chapters
 from lengthwise.report.overview import overview
 from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
@@ -86,7 +85,8 @@ def render(findings: Findings, ties: Ties = "average") -> str:
 
 
 def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "average") -> Path:
-    """Write the page to `path` and return the path. An older page is replaced in one step, so no reader sees half a page.
+    """Write the page to `path` and return the path. An older page is replaced in one step, so no reader sees half a
+    page.
 
     Raises `ReportError` if the page cannot be written.
     """
@@ -185,41 +185,12 @@ def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -
         "asked": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
-        "chapters": _chapters(task, looks),
+        "chapters": chapters(task, looks),
         "generated_answers": generated_answers(task, looks),
         "position_scores": position_scores(task, looks),
         "training_curves": training_curves(task, looks),
         "statistics": statistics_section(task, looks),
     }
-
-
-def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[str, Any]]:
-    """Return the chapters of the probes that have results, in the order of the list of probes."""
-    by_chapter: dict[Chapter, list[Probe]] = {}
-    for probe in PROBES:
-        if task.probes.get(probe.name):
-            by_chapter.setdefault(probe.chapter, []).append(probe)
-    return [
-        {
-            "about": chapter,
-            "legend": [{"label": label, "look": looks[label]} for label in _labels(task, probes, looks)]
-            if chapter.legend
-            else [],
-            "sections": [
-                (
-                    str(probe.file("section.html.j2")),
-                    [{"group": group, **probe.section(group, task, looks)} for group in task.probes[probe.name]],
-                )
-                for probe in probes
-            ],
-        }
-        for chapter, probes in by_chapter.items()
-    ]
-
-
-def _labels(task: TaskFindings, probes: list[Probe], looks: dict[str, palette.Look]) -> list[str]:
-    labels = {label for probe in probes for summary in task.probes[probe.name] for label in probe.labels(summary)}
-    return [label for label in looks if label in labels]
 
 
 def _groups(task: TaskFindings) -> list[dict[str, Any]]:
@@ -333,7 +304,7 @@ def _policy(scripts: list[str]) -> str:
 
 @lru_cache(maxsize=32)
 def _file(name: str) -> str:
-    """Return the text of a file beside this module, or of an absolute path."""
+    """Return the text of a file beside this module."""
     return (HERE / name).read_text(encoding="utf-8")
 
 

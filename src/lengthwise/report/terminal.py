@@ -10,7 +10,7 @@ from rich.text import Text
 from lengthwise.analysis import Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, remark, unlearned
-from lengthwise.probes import PROBES
+from lengthwise.report.answer_table import answer_table
 
 COLUMNS = 5  # lengths per table; further lengths are in a table below
 NARROW = 9  # with intervals of at most so many characters, five columns fit
@@ -43,9 +43,9 @@ def table(findings: Findings, ties: Ties = "average", option: str = "") -> Group
             note = f"(shorter: below the training {trained}; these count in no score over several lengths)"
             parts.append(Text(note, style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
-        for probe in PROBES:
-            for found in filter(None, (probe.report_table(s, task) for s in task.probes.get(probe.name, ()))):
-                parts += [found, Text("")]
+        for summary in (summary for summaries in task.answers.values() for summary in summaries):
+            if summary.measurement.in_report_table:
+                parts += [answer_table(summary, unit=task.unit), Text("")]
     if any(task.baselines for task in findings.tasks):
         parts += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:

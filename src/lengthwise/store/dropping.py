@@ -12,15 +12,15 @@ from lengthwise.store.folders import ResultsFolder
 from lengthwise.store.rows import RunRow
 from lengthwise.store.writing import batches
 
-TABLES_OF_RUNS = (schema.probes, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
+TABLES_OF_RUNS = (schema.answers, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
     """The runs and studies that were deleted, and those that stayed.
 
-    `runs`, `studies`: deleted ones. `kept`: runs of a deleted study that stayed, with the reasons. `stuck`: keys of runs that
-    stayed because their files could not be deleted, with the reasons.
+    `runs`, `studies`: deleted ones. `kept`: runs of a deleted study that stayed, with the reasons. `stuck`: keys of
+    runs that stayed because their files could not be deleted, with the reasons.
     """
 
     runs: tuple[RunRow, ...] = ()
@@ -84,8 +84,8 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
 def _delete_files(files: ResultsFolder | None, keys: Sequence[str]) -> dict[str, str]:
     """Delete the files of runs. Return the reason for each key whose files could not be deleted.
 
-    Files are deleted before rows. If the process is interrupted in between, the run can be deleted again, and no folder remains
-    without a row.
+    Files are deleted before rows. If the process is interrupted in between, the run can be deleted again, and no
+    folder remains without a row.
     """
     stuck = {}
     for key in keys:

@@ -41,6 +41,6 @@ class LiveQueries:
             return reading.means(connection, list(keys), list(lengths))
 
     def fingerprint(self, study: str) -> tuple[object, ...]:
-        """Return numbers that change with the study's runs, scores and probes."""
+        """Return numbers that change with the study's runs, scores and answers."""
         with self._transaction(writes=False) as connection:
             return reading.fingerprint(connection, plain_text(study))

@@ -113,7 +113,7 @@ def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
     )
     found: list[object] = [connection.scalar(select(schema.studies.c.updated).where(schema.studies.c.name == study))]
     found += connection.execute(select(*state).where(runs.c.key.in_(keys))).one()
-    for table in (schema.scores, schema.probes):
+    for table in (schema.scores, schema.answers):
         found += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
     return tuple(found)
 
@@ -208,7 +208,7 @@ def full_key(connection: Connection, prefix: str, name: str, option: str) -> str
 def rows_of(
     connection: Connection, table: Table, row: type[R], keys: Iterable[str], most: int | None = None
 ) -> dict[str, list[R]]:
-    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or probe results.
+    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or answers.
 
     `most`: of more rows of a run, return at most so many of the table's order at equal distances, with the last one.
     """

@@ -1,4 +1,4 @@
-"""`Store`: studies, claims, scores, curves and probes in one database."""
+"""`Store`: studies, claims, scores, curves and answers of measurements in one database."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.live import LiveQueries
 from lengthwise.store.rows import (
+    AnswerRow,
     CurveRow,
-    ProbeRow,
     RunRow,
     ScoreRow,
     StudyRow,
@@ -32,10 +32,11 @@ from lengthwise.store.writing import batches, insert_rows, upsert
 
 
 class Store(LiveQueries, Transfers):
-    """A results database, opened by `open_store`. Every method is one transaction; in a `snapshot`, all are one together.
+    """A results database, opened by `open_store`. Every method is one transaction; in a `snapshot`, all are one
+    together.
 
-    All may raise `StoreError`. Several processes and threads may use a database at once. A forked process must open `store.url`
-    itself.
+    All may raise `StoreError`. Several processes and threads may use a database at once. A forked process must open
+    `store.url` itself.
     """
 
     def __init__(self, database: Database, files: ResultsFolder | None = None, address: str | None = None):
@@ -111,11 +112,12 @@ class Store(LiveQueries, Transfers):
         runs: list[dict[str, Any]],
         published: dict[str, Any] | None = None,
     ) -> list[RunRow]:
-        """Add a study, or replace its list of runs and questions. Return the runs that it listed before and no longer lists.
+        """Add a study, or replace its list of runs and questions. Return the runs that it listed before and no
+        longer lists.
 
-        Known runs keep their training, their scores and the worker that holds them. Failed runs may be tried again. Runs that are
-        no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. So may its `parent`.
-        `published`: see `StudyRow`.
+        Known runs keep their training, their scores and the worker that holds them. Failed runs may be tried again.
+        Runs that are no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. So
+        may its `parent`. `published`: see `StudyRow`.
         """
         if not name:
             raise StoreError("the name of a study must not be empty")
@@ -178,12 +180,13 @@ class Store(LiveQueries, Transfers):
     # ---- claims -------------------------------------------------------------------------------------------------
 
     def claim(self, study: str, worker: str) -> RunRow | None:
-        """Claim a run of the study that needs work and that no living worker holds: one of a dead worker, or the first without a
-        worker. Return None if there is none now.
+        """Claim a run of the study that needs work and that no living worker holds: one of a dead worker, or the
+        first without a worker. Return None if there is none now.
 
-        A run that starts from another one is claimed only after that one is trained or has failed. None does not mean that the
-        study is done, because other workers may hold runs and die. No other worker gets the run until it is finished, failed or
-        released, or until its worker is dead: its process on this host has ended, or it sent no heartbeat for 60 s.
+        A run that starts from another one is claimed only after that one is trained or has failed. None does not
+        mean that the study is done, because other workers may hold runs and die. No other worker gets the run until
+        it is finished, failed or released, or until its worker is dead: its process on this host has ended, or it
+        sent no heartbeat for 60 s.
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
@@ -197,8 +200,8 @@ class Store(LiveQueries, Transfers):
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def release(self, key: str, worker: str, *, failed: bool = False) -> bool:
-        """Release the run, so that any worker can continue it, after it `failed` or not. Return False, and change nothing, if the
-        worker does not hold it."""
+        """Release the run, so that any worker can continue it, after it `failed` or not. Return False, and change
+        nothing, if the worker does not hold it."""
         with self._transaction(writes=True) as connection:
             values = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + int(failed)}
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
@@ -226,8 +229,9 @@ class Store(LiveQueries, Transfers):
     def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
         """Mark the run as trained, after every question that came with the claim has its score.
 
-        `facts` are merged into the stored ones and replace those of the same name; pass `{}` if only questions were answered.
-        Raises `ClaimLost` if the worker does not hold the run, and `StoreError` if a question of the claim has no score.
+        `facts` are merged into the stored ones and replace those of the same name; pass `{}` if only questions were
+        answered. Raises `ClaimLost` if the worker does not hold the run, and `StoreError` if a question of the claim
+        has no score.
         """
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
@@ -252,10 +256,11 @@ class Store(LiveQueries, Transfers):
         return changed
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
-        """Delete runs with their files, scores, curves, probes and entries in studies, and studies that are empty afterwards.
+        """Delete runs with their files, scores, curves, answers and entries in studies, and studies that are empty
+        afterwards.
 
-        Either all runs are deleted or none: raises `StoreError` if a living worker holds one and, without `finished`, if one is
-        trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
+        Either all runs are deleted or none: raises `StoreError` if a living worker holds one and, without
+        `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
             return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._files)
@@ -263,8 +268,8 @@ class Store(LiveQueries, Transfers):
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
         """Delete a study and its runs with their files, except for runs that another study lists too.
 
-        Runs stay if a living worker holds them, if their files cannot be deleted (`Dropped.stuck`), or, without `finished`, if they
-        are trained. The study stays if any of these runs does.
+        Runs stay if a living worker holds them, if their files cannot be deleted (`Dropped.stuck`), or, without
+        `finished`, if they are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
             return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._files)
@@ -292,8 +297,8 @@ class Store(LiveQueries, Transfers):
     def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store scores: dicts or dataclasses with the columns of `ScoreRow`. `facts` may be left out.
 
-        A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
-        one with imported results. Otherwise raises `ClaimLost` and stores nothing.
+        A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker
+        holds, such as one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
         values, what = [], f"a score of run {key}"
         for row in rows:
@@ -311,8 +316,8 @@ class Store(LiveQueries, Transfers):
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
 
-        They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
-        single curve. `worker`: as in `add_scores`.
+        They replace all stored points from their first step on, so a training that resumed from an earlier
+        checkpoint leaves a single curve. `worker`: as in `add_scores`.
         """
         points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
         values = {point["step"]: point for point in points}
@@ -340,35 +345,37 @@ class Store(LiveQueries, Transfers):
         with self._transaction(writes=False) as connection:
             return reading.rows_of(connection, schema.curve, CurveRow, keys, most)
 
-    # ---- probes -------------------------------------------------------------------------------------------------
+    # ---- answers of measurements ----------------------------------------------------------------------------------
 
-    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
-        """Store the result of a probe, unless the question already has one. Return the stored row. No worker need hold the run."""
-        what = f"a probe of run {key}"
-        if not isinstance(asked, dict) or not asked.get("probe"):
-            raise StoreError(f'{what}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}')
-        row: dict[str, Any] = {"question": canonical(asked, f"{what}: asked")}
-        row |= {name: canonical(value, f"{what}: {name}") for name, value in (("result", result), ("facts", facts))}
-        columns.require_storable(schema.probes, row, what)
+    def add_answer(self, key: str, question: dict[str, Any], rows: dict[str, Any], facts: dict[str, Any]) -> AnswerRow:
+        """Store the answer to a question about a run, unless it has one. Return the stored row. No worker need hold the run."""
+        what = f"an answer of run {key}"
+        if not isinstance(question, dict) or not question.get("measurement"):
+            raise StoreError(
+                f'{what}: question must be an object with at least {{"measurement": NAME}}, got {question!r}'
+            )
+        members = {"question": question, "rows": rows, "facts": facts}
+        row: dict[str, Any] = {name: canonical(value, f"{what}: {name}") for name, value in members.items()}
+        columns.require_storable(schema.answers, row, what)
         row["key"] = key
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
             row["created"] = self._now(connection)
-            upsert(connection, self._database.insert(schema.probes), [row])
-        stored = self.probe(key, asked)
+            upsert(connection, self._database.insert(schema.answers), [row])
+        stored = self.answer(key, question)
         assert stored is not None
         return stored
 
-    def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
-        """Return the result for one question, or None if it was not asked yet."""
-        question = canonical(asked, "asked")
-        return next((row for row in self.probes([key]) if canonical(row.asked, "asked") == question), None)
+    def answer(self, key: str, question: dict[str, Any]) -> AnswerRow | None:
+        """Return the answer to one question, or None if it is not stored yet."""
+        text = canonical(question, "question")
+        return next((row for row in self.answers([key]) if canonical(row.question, "question") == text), None)
 
-    def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
-        """Return all probe results of these runs, in the order of the keys."""
+    def answers(self, keys: Iterable[str]) -> list[AnswerRow]:
+        """Return all answers about these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            return list(chain.from_iterable(reading.rows_of(connection, schema.probes, ProbeRow, keys).values()))
+            return list(chain.from_iterable(reading.rows_of(connection, schema.answers, AnswerRow, keys).values()))
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The rows of the store as dataclasses, and their conversion to canonical JSON.
 
-These classes are the only definition of the columns: the tables (`schema.py`), the types of what is read (`columns.py`) and the
-checks of what is given to be stored (`take`) are derived from their members.
+These classes are the only definition of the columns: the tables (`schema.py`), the types of what is read
+(`columns.py`) and the checks of what is given to be stored (`take`) are derived from their members.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ STATUSES = ("pending", "running", "done", "failed")
 class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
-    A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed to the store;
-    otherwise the store writes it. `column`: the column's name if it differs from the member's. `small`: the whole number has 32
-    bits in SQL instead of 64.
+    A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed
+    to the store; otherwise the store writes it. `column`: the column's name if it differs from the member's.
+    `small`: the whole number has 32 bits in SQL instead of 64.
     """
 
     given: bool = False
@@ -54,12 +54,12 @@ QUESTION, SMALL = Cell(given=True, column="question"), Cell(small=True)
 class RunRow:
     """One run and its status.
 
-    `parent`: the key of the run whose weights it starts from.
-    `asked`: the questions of its study, or those of all studies if no study was given. `status`: one of `STATUSES`. A run whose
-    worker died is pending, and a run is done when it is trained and every question in `asked` has a score. Times are Unix seconds:
-    `started` is the last claim, and `finished` is when the training was stored. `claims`: the number of claims. `failures`: how
-    often the run failed since it was last added, with the last `error` if it is not tried again. `deaths`: how many workers in a
-    row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
+    `parent`: the key of the run whose weights it starts from. `asked`: the questions of its study, or those of all
+    studies if no study was given. `status`: one of `STATUSES`. A run whose worker died is pending, and a run is done
+    when it is trained and every question in `asked` has a score. Times are Unix seconds: `started` is the last
+    claim, and `finished` is when the training was stored. `claims`: the number of claims. `failures`: how often the
+    run failed since it was last added, with the last `error` if it is not tried again. `deaths`: how many workers in
+    a row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
     """
 
     key: Annotated[Key, GIVEN]
@@ -126,12 +126,12 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeRow:
-    """The result of one probe of a trained model. `asked`: the question, `{"probe": ..., ...}`."""
+class AnswerRow:
+    """The answer of a measurement. `question`: `{"measurement": NAME, ...}`. `rows`: see `measurements.Table.to_data`."""
 
     key: Annotated[Key, STORED]
-    asked: Annotated[Json, QUESTION]
-    result: Annotated[Json, GIVEN]
+    question: Annotated[Json, GIVEN]
+    rows: Annotated[Json, GIVEN]
     created: Annotated[Time, STORED]
     facts: Annotated[Json, GIVEN]
 

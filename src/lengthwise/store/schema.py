@@ -1,9 +1,11 @@
-"""The tables of the newest revision, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined in `rows.py`.
+"""The tables of the newest revision, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined
+in `rows.py`.
 
 A new database gets these tables at once. An older one gets them by the revisions in `migrations/`.
 
-A run's status is not stored. A run is running while a living worker holds it, failed while it has an error, done when it is
-trained and every question of its study has a score, and pending otherwise. So a study that adds a length makes its runs pending.
+A run's status is not stored. A run is running while a living worker holds it, failed while it has an error, done
+when it is trained and every question of its study has a score, and pending otherwise. So a study that adds a length
+makes its runs pending.
 """
 
 from typing import Any
@@ -26,11 +28,11 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from lengthwise.store.cells import Key, Question
-from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
+from lengthwise.store.rows import AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow, cells
 
 REVISION = 1
-"""The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and databases of any
-other revision are refused."""
+"""The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and
+databases of any other revision are refused."""
 
 tables = MetaData()
 
@@ -103,7 +105,7 @@ asked = Table(
 
 scores = Table("scores", tables, *_columns(ScoreRow, "key", "question"))
 curve = Table("curve", tables, _of_run(type=Key), *_columns(CurveRow, "step"))
-probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
+answers = Table("answers", tables, *_columns(AnswerRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
 _untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))

@@ -1,8 +1,8 @@
-"""Rows as they are in one moment, and the rows of a study for another store: what `Store` reads for a bundle, and how it adds
-the rows of one.
+"""Rows as they are in one moment, and the rows of a study for another store: what `Store` reads for a bundle, and
+how it adds the rows of one.
 
-A row is a dict of cells as they are stored: JSON is text, and a number that is not known is None. What concerns one store alone
-is left out: the worker that holds a run, and its signs of life.
+A row is a dict of cells as they are stored: JSON is text, and a number that is not known is None. What concerns one
+store alone is left out: the worker that holds a run, and its signs of life.
 """
 
 import copy
@@ -17,7 +17,7 @@ from lengthwise.store import reading, schema
 from lengthwise.store.claims import CLAIM_OVER
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import ProbeRow, plain_text
+from lengthwise.store.rows import AnswerRow, plain_text
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches
 
@@ -33,14 +33,14 @@ TABLES = {
         schema.asked,
         schema.scores,
         schema.curve,
-        schema.probes,
+        schema.answers,
     )
 }
 OF_ONE_STORE = ("worker", "heartbeat", "handed_out", "deaths")
 SETTINGS = ("config", "metric", "better", "seed", "train_length")  # of a run, which its key stands for
 RESULTS = {  # what two stores must agree on
     "scores": ("length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution"),
-    "probes": ("result",),
+    "answers": ("rows",),
 }
 BATCH = 500
 
@@ -75,8 +75,8 @@ class Transfers:
     def study_cells(self, study: str) -> Iterator[dict[str, Iterator[Cells]]]:
         """Yield the rows of a study by table, as they are in one moment.
 
-        They are those of its runs, of the runs that these started from, and of the runs that probes compare them with. Rows that
-        cannot be read are left out, with a warning.
+        They are those of its runs, of the runs that these started from, and of the runs that they are compared with.
+        Rows that cannot be read are left out, with a warning.
         """
         study = plain_text(study)
         with self._transaction(writes=False) as connection:
@@ -104,13 +104,15 @@ class Transfers:
             yield found
 
     def add_study_cells(self, tables: Tables) -> dict[str, int]:
-        """Add the rows of a study by table, which were checked before, in one transaction. Return the number of new rows by table.
+        """Add the rows of a study by table, which were checked before, in one transaction. Return the number of new
+        rows by table.
 
-        What the store has stays: finished runs, scores, results of probes. Runs that are not finished here get the training of
-        the other store. The study's list of runs becomes that of the other store if that was changed later.
+        What the store has stays: finished runs, scores, answers of measurements. Runs that are not finished here get
+        the training of the other store. The study's list of runs becomes that of the other store if that was changed
+        later.
 
-        Raises `StoreError`, and changes nothing, if the store has another study of this name, other settings or results for the
-        same key, or a worker that trains one of the runs.
+        Raises `StoreError`, and changes nothing, if the store has another study of this name, other settings or
+        results for the same key, or a worker that trains one of the runs.
         """
         with self._transaction(writes=True) as connection:
             self._database.lock_creation(connection)  # two imports of one study, one after the other
@@ -120,7 +122,7 @@ class Transfers:
             fresh, added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
             for name in ("study_runs", "asked"):
                 added[name] = _insert(connection, TABLES[name], tables[name] if replaced else ())
-            for name in ("scores", "probes"):
+            for name in ("scores", "answers"):
                 added[name] = _add_results(connection, TABLES[name], tables[name], self.name)
             for batch in batches(sorted(fresh), BATCH):
                 connection.execute(delete(schema.curve).where(schema.curve.c.key.in_(batch)))
@@ -137,8 +139,10 @@ def _others(connection: Connection, listed: list[str]) -> list[str]:
     """Return the keys of runs that a study does not list, but that its runs started from or are compared with."""
     known, found, further = set(listed), list[str](), set(listed)
     parents = dict(connection.execute(select(schema.runs.c.key, schema.runs.c.parent)).all())
-    answers = reading.rows_of(connection, schema.probes, ProbeRow, listed)
-    further |= {str(row.asked["against"]) for rows in answers.values() for row in rows if row.asked.get("against")}
+    answers = reading.rows_of(connection, schema.answers, AnswerRow, listed)
+    further |= {
+        str(row.question["against"]) for rows in answers.values() for row in rows if row.question.get("against")
+    }
     while further:
         found += sorted(key for key in further - known if key in parents)
         known |= further
@@ -195,7 +199,7 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
 
 
 def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], name: str) -> int:
-    """Add scores or results of probes whose question has none yet. Raises `StoreError` if one has another result."""
+    """Add scores or answers whose question has none yet. Raises `StoreError` if one has another result."""
     compared, added = RESULTS[table.name], 0
     columns = [table.c[column] for column in ("key", "question", *compared)]
     for batch in _batched(rows):

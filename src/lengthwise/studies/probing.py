@@ -1,4 +1,4 @@
-"""Probes of stored runs: which runs are measured or compared, and results that are stored and reused."""
+"""Probes of stored runs: which runs are measured or compared, and answers that are stored and reused."""
 
 import dataclasses
 import re
@@ -16,10 +16,10 @@ from lengthwise.analysis.protocol import canonical, protocol
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings import ENCODINGS
 from lengthwise.machine_memory import naming_what_needs_memory
-from lengthwise.probes import ModelProbe, RunQuestion
-from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
-from lengthwise.probes.measuring.trained_run import TrainedRun
-from lengthwise.store import ProbeRow, ResultsFolder, RunRow, Store, StoreError, open_folder
+from lengthwise.measurements import Options, Probe, Table
+from lengthwise.measurements.example_lengths import ExampleLengths, length_rows, lengths_options
+from lengthwise.measurements.inside.trained import TrainedRun, answer
+from lengthwise.store import AnswerRow, ResultsFolder, RunRow, Store, StoreError, open_folder
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
@@ -32,28 +32,33 @@ MAX_LOADED = 2  # trained models in memory: those of one comparison
 class ProbeJob:
     """One question about one run. `against` is the run that it is compared with, if any."""
 
-    probe: ModelProbe
+    probe: Probe
     run: RunRow
-    question: RunQuestion
+    options: Options
     against: RunRow | None = None
 
     @property
     def name(self) -> str:
         against = f" against {described(self.against)}" if self.against else ""
-        return f"{described(self.run)}{against}, {self.question.about}"
+        return f"{described(self.run)}{against}, {self.options.about or self.probe.name}"
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """Return what is stored with the answer."""
+        return {"measurement": self.probe.name} | self.options.to_data()
 
     @property
     def work(self) -> float:
         """Return the cost relative to other jobs, for progress display."""
-        return self.question.work
+        return self.options.work
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """A job with its stored result. `new` is True if it was measured in this call."""
+    """A job with its stored answer. `new` is True if it was measured in this call."""
 
     job: ProbeJob
-    row: ProbeRow
+    row: AnswerRow
     new: bool
 
 
@@ -61,18 +66,18 @@ class ProbeResult:
 
 
 def jobs_of_runs(
-    probe: ModelProbe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
+    probe: Probe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
     """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their defaults."""
     return [
-        ProbeJob(probe, run, probe.question.with_defaults(run.train_length, length=length, **options))
+        ProbeJob(probe, run, probe.Options.with_defaults(run.train_length, length=length, **options))
         for run in runs
         for length in lengths or _default_lengths(probe, run)
     ]
 
 
 def jobs_of_pairs(
-    probe: ModelProbe, pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None = None, **options: Any
+    probe: Probe, pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
     """Return the jobs that compare the first run of each pair with the second one; see `jobs_of_runs`."""
     return [
@@ -87,7 +92,7 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
     supported, reasons = [], []
     for job in jobs:
         try:
-            job.probe.require(stored_run(job.run), [job.question], None)
+            job.probe.require(stored_run(job.run), job.options, None)
         except ConfigError as error:
             reasons.append(f"{described(job.run)}: {error}")
         else:
@@ -96,7 +101,8 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
 
 
 def runs_with_task(runs: Sequence[RunRow], name: str, study: str) -> list[RunRow]:
-    """Return the runs of a study with a task, given as on the command line (`addition:scratchpad=full`) or by its label.
+    """Return the runs of a study with a task, given as on the command line (`addition:scratchpad=full`) or by its
+    label.
 
     Settings that `name` omits have their defaults. Raise `ConfigError` with a suggestion if there are no such runs.
     """
@@ -170,9 +176,10 @@ def partners(
 ) -> tuple[list[tuple[RunRow, RunRow]], list[str]]:
     """Pair each finished run with the named encoding's run that has the same task, model, training and seed.
 
-    The encoding's run must have consecutive positions. Return the pairs, and the reasons why other runs have no partner.
-    `across_seeds`: pair with the run of the next seed instead, because two runs of the same seed start from the same weights, which
-    keeps their attention similar. Runs of the named encoding itself are always paired with the next seed, the last with the first.
+    The encoding's run must have consecutive positions. Return the pairs, and the reasons why other runs have no
+    partner. `across_seeds`: pair with the run of the next seed instead, because two runs of the same seed start from
+    the same weights, which keeps their attention similar. Runs of the named encoding itself are always paired with
+    the next seed, the last with the first.
     """
     choice, _ = encoding(encoding_name)
     is_reference = _has_encoding(encoding_name)
@@ -216,7 +223,7 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
     )
 
 
-def _default_lengths(probe: ModelProbe, run: RunRow) -> Sequence[int | None]:
+def _default_lengths(probe: Probe, run: RunRow) -> Sequence[int | None]:
     lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
     if not lengths:
         raise ConfigError(f"no study evaluates run {described(run)}; give the lengths: --lengths 20,40")
@@ -230,17 +237,17 @@ def _protocol(run: RunRow) -> str:
 # ---- example lengths, which need no model --------------------------------------------------------------------------
 
 
-def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
+def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
     """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
-    question = lengths_question(run, field, [asked["length"] for asked in row.asked])
-    asked = question.to_data()
-    if (stored := store.probe(row.key, asked)) is not None:
+    options = lengths_options(run, field, [asked["length"] for asked in row.asked])
+    question = {"measurement": ExampleLengths.name} | options.to_data()
+    if (stored := store.answer(row.key, question)) is not None:
         return stored
-    result, origin = count_lengths(run, question), facts("cpu", torch.get_num_threads())
+    rows, origin = Table.from_rows(length_rows(run, options)).to_data(), facts("cpu", torch.get_num_threads())
     if store.readonly:
-        return ProbeRow(key=row.key, asked=asked, result=result, facts=origin, created=time.time())
-    return store.add_probe(row.key, asked, result, origin)
+        return AnswerRow(key=row.key, question=question, rows=rows, facts=origin, created=time.time())
+    return store.add_answer(row.key, question, rows, origin)
 
 
 # ---- measurements -------------------------------------------------------------------------------------------------
@@ -255,33 +262,30 @@ class Prober:
         self.facts = facts(device, threads)
         self._loaded: dict[str, TrainedRun] = {}
 
-    def stored(self, jobs: Sequence[ProbeJob]) -> dict[int, ProbeRow]:
-        """Return the results that are already stored, by the job's index."""
+    def stored(self, jobs: Sequence[ProbeJob]) -> dict[int, AnswerRow]:
+        """Return the answers that are already stored, by the job's index."""
         keys = dict.fromkeys(job.run.key for job in jobs)
-        rows = {(row.key, canonical(row.asked)): row for row in self.store.probes(keys)}
-        results = ((n, rows.get((job.run.key, canonical(job.question.to_data())))) for n, job in enumerate(jobs))
+        rows = {(row.key, canonical(row.question)): row for row in self.store.answers(keys)}
+        results = ((n, rows.get((job.run.key, canonical(job.question)))) for n, job in enumerate(jobs))
         return {n: row for n, row in results if row is not None}
 
     def require(self, jobs: Iterable[ProbeJob]) -> None:
         """Raise `ConfigError` or `StoreError` for jobs that cannot be done, before anything is computed."""
-        by_pair: dict[tuple[str, ...], list[ProbeJob]] = defaultdict(list)
+        jobs = list(jobs)
+        trained = {row.key: require_trained(self.files, row) for job in jobs for row in (job.run, job.against) if row}
         for job in jobs:
-            by_pair[job.probe.name, job.run.key, job.against.key if job.against else ""].append(job)
-        for first, *others in by_pair.values():
-            run = require_trained(self.files, first.run)
-            against = None if first.against is None else require_trained(self.files, first.against)
-            questions: list[Any] = [job.question for job in (first, *others)]
-            first.probe.require(run, questions, against)
-        if by_pair and self.store.readonly:
+            job.probe.require(trained[job.run.key], job.options, trained[job.against.key] if job.against else None)
+        if jobs and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
 
-    def measure(self, job: ProbeJob, on_progress: Callable[[float], None] | None = None) -> ProbeRow:
-        """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
-        run = self._trained_run(job.run, job.against)
-        against = None if job.against is None else self._trained_run(job.against, job.run)
+    def measure(self, job: ProbeJob, on_progress: Callable[[float], None] | None = None) -> AnswerRow:
+        """Measure, store, and return the stored answer. `on_progress` receives shares of the job, which add up to 1."""
+        trained = self._trained_run(job.run, job.against)
+        if job.against is not None:
+            trained = dataclasses.replace(trained, against=self._trained_run(job.against, job.run))
         with naming_what_needs_memory(job.name):
-            result = job.probe.measure(run, job.question, against, on_progress)
-        return self.store.add_probe(job.run.key, job.question.to_data(), result, self.facts)
+            table, seconds = answer(job.probe, trained, job.options, on_progress)
+        return self.store.add_answer(job.run.key, job.question, table.to_data(), self.facts | {"seconds": seconds})
 
     def _trained_run(self, row: RunRow, partner: RunRow | None) -> TrainedRun:
         if row.key not in self._loaded:
@@ -295,7 +299,11 @@ class Prober:
 def probe_all(
     prober: Prober, jobs: Sequence[ProbeJob], on_progress: Callable[[ProbeJob, float], None] | None = None
 ) -> list[ProbeResult]:
-    """Return the results in the order of the jobs. `on_progress(job, examples)` is called after each batch of a new result."""
+    """Return the results in the order of the jobs. `on_progress(job, share)` is called after each batch of a new
+    answer.
+
+    Answers that are stored are not measured again, so an interrupted call continues with those that are missing.
+    """
     rows = prober.stored(jobs)
     pending = [n for n in range(len(jobs)) if n not in rows]
     prober.require(jobs[n] for n in pending)

@@ -3,7 +3,7 @@
 import torch
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
+from lengthwise.measurements.inside.trained import TrainedRun, load_trained_run
 from lengthwise.store import ResultsFolder, RunRow
 from lengthwise.studies.stored import described, stored_run
 from lengthwise.training.tensor_file import CheckpointError, DamagedFile

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.machine_memory import limited_to_machine
+from lengthwise.measurements import Table
+from lengthwise.measurements.development import Development, development_rows
 from lengthwise.plugins import error_line, is_own_error, load_plugins
-from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
     ClaimLost,
     RunRow,
@@ -68,8 +69,8 @@ class Spec:
 
 
 class Flag:
-    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the code that the
-    signal interrupts may hold."""
+    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the
+    code that the signal interrupts may hold."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -200,7 +201,8 @@ class Worker:
             self.store.add_curve(row.key, trained.curve, worker=self.name)
             tracking.log_points(trained.curve)
             if trained.tracked:
-                self.store.add_probe(row.key, DevelopmentQuestion().to_data(), trained.tracked, self.facts)
+                rows = Table.from_rows(development_rows(trained.tracked)).to_data()
+                self.store.add_answer(row.key, {"measurement": Development.name}, rows, self.facts)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
             tracking.log_scores(lambda: self.store.scores([row.key]), row.asked)
         if not weights.is_file():

@@ -1,106 +1,261 @@
-"""`lengthwise probe`: measure attention inside trained models."""
+"""`lengthwise probe`: a command for each probe, whose options are the fields of the probe's `Options`."""
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.derived_options import with_options
-from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place, number_ranges
-from lengthwise.cli.printing import figure, one_line, plain_table, print_json, stdout
-from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
+from lengthwise.cli.options import Integer, Place, number_ranges, whole_numbers
+from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
-from lengthwise.probes import PROBES, ModelProbe
+from lengthwise.measurements import PROBES, Probe, Table
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
-    from lengthwise.store import ResultsFolder, RunRow, Store
+    from lengthwise.store import RunRow, Store
     from lengthwise.studies.probing import ProbeJob, ProbeResult
 
+HELP = """Measure attention, biases and logits inside trained models. Results are stored and shown in the report.
 
-DEFAULTS = Selection()
+Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths
+20,40; lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
+lengthwise probe attended-distance --study sums --task addition:scratchpad=full"""
+
+ARGUMENTS = """
+
+Args:
+    run: The run's key, or its first digits.
+    device: Device to run on: cpu, cuda, cuda:1, ...
+    threads: Number of CPU threads.
+    json: Print JSON.
+"""
+FLATTENED = Parameter(name="*")
+Threads = Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")]
+Flag = Annotated[bool, Parameter(negative="")]
 
 
-@with_options(question_options(), before="place")
-def command(
-    what: str,
-    run: Annotated[str | None, Parameter(show_default=False)] = None,
-    /,
-    *,
-    selection: Selection = DEFAULTS,
-    place: Place = DEFAULT_PLACE,
-    device: str = "cpu",
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
-    json: bool = False,
-    **options: Any,
-) -> int:
-    """Measure attention, biases and logits inside trained models. Results are stored and shown in the report.
+@FLATTENED
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The runs to probe: a study's runs instead of one run."""
 
-    {probes}
+    study: Annotated[str | None, Parameter(help="Probe all finished runs of this study instead of one run.")] = None
+    task: Annotated[
+        str | None,
+        Parameter(
+            help="Only the study's runs with this task, including its settings: addition:scratchpad=full or "
+            '"Addition(scratchpad=full)".'
+        ),
+    ] = None
 
-    Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
-    lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
-    lengthwise probe attended-distance --study sums --task addition:scratchpad=full
+    def require(self, run: str | None, place: Place) -> None:
+        """Raise `ConfigError` unless one run or a study is selected."""
+        if (run is None) == (self.study is None):
+            got = "neither" if run is None else "both"
+            raise ConfigError(
+                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{place.option}` "
+                "shows the keys"
+            )
+        if self.task is not None and self.study is None:
+            raise ConfigError(
+                "--task selects runs of a study, but a key already names one run; omit it, or use --study"
+            )
 
-    Args:
-        what: Name of the probe; `lengthwise list probes` lists them.
-        run: The run's key, or its first digits.
-        device: Device to run on: cpu, cuda, cuda:1, ...
-        threads: Number of CPU threads.
-        json: Print JSON.
+
+@FLATTENED
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The runs that probed runs are compared with."""
+
+    against: Annotated[
+        str | None,
+        Parameter(
+            help="The run to compare with: its key, or an encoding, which selects its run with the same task and "
+            "seed (the next seed if the run itself has that encoding)."
+        ),
+    ] = None
+    across_seeds: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Compare with the other encoding's run of the next seed. Runs of the same seed start from the same "
+            "weights, which keeps their attention similar.",
+        ),
+    ] = False
+
+
+SELECTION, COMPARISON, PLACE = Selection(), Comparison(), Place()
+
+
+def commands() -> dict[str, Callable[..., int]]:
+    """Return the command of each probe, by its name."""
+    return {name: _comparing_command(probe) if probe.compares else _command(probe) for name, probe in PROBES.items()}
+
+
+def _command(probe: Probe) -> Callable[..., int]:
+    given = _option_class(probe)
+
+    def command(
+        run: str | None = None,
+        /,
+        *,
+        selection: Selection = SELECTION,
+        options: given = given(),  # type: ignore[valid-type]  # noqa: B008
+        place: Place = PLACE,
+        device: str = "cpu",
+        threads: Threads = 1,
+        json: Flag = False,
+    ) -> int:
+        return _probe(probe, run, selection, COMPARISON, options, place, device, threads, json)
+
+    command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
+    return command
+
+
+def _comparing_command(probe: Probe) -> Callable[..., int]:
+    given = _option_class(probe)
+
+    def command(
+        run: str | None = None,
+        /,
+        *,
+        comparison: Comparison = COMPARISON,
+        selection: Selection = SELECTION,
+        options: given = given(),  # type: ignore[valid-type]  # noqa: B008
+        place: Place = PLACE,
+        device: str = "cpu",
+        threads: Threads = 1,
+        json: Flag = False,
+    ) -> int:
+        return _probe(probe, run, selection, comparison, options, place, device, threads, json)
+
+    command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
+    return command
+
+
+def _option_class(probe: Probe) -> Any:
+    """Return a dataclass with the options of a probe as the command line gives them. None is the default of the probe.
+
+    Lists of numbers are text such as 5-20 or 5,10,20. `lengths` stands for the length of several questions.
     """
-    from lengthwise.cli.app import app
+    fields = []
+    for part in probe.Options.fields():
+        name, kind = ("lengths", str) if part.name == "length" else (part.name, Integer if part.type is int else str)
+        text = f"{part.metadata['text']} [default: {probe.shown_default(part)}]"
+        fields.append((name, Annotated[kind | None, Parameter(help=text)], dataclasses.field(default=None)))
+    own_module = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
+    return FLATTENED(dataclasses.make_dataclass("Given", fields, frozen=True, kw_only=True, namespace=own_module))
 
-    if what in app and PROBES.get(what) is None:
-        raise ConfigError(f"{what} is a command and not a probe; see `lengthwise {what} --help`")
 
-    selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))
-    probe = PROBES.find_model_probe(what)
-    selection.require(probe, place)
-    _require_applicable(probe, selection, options)
-    values = _parsed(probe, options)
+def _probe(
+    probe: Probe,
+    run: str | None,
+    selection: Selection,
+    comparison: Comparison,
+    options: Any,
+    place: Place,
+    device: str,
+    threads: int,
+    json: bool,
+) -> int:
+    selection.require(run, place)
+    if probe.compares and comparison.against is None:
+        raise ConfigError(
+            f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) for its run "
+            "with the same task and seed"
+        )
+    given = dataclasses.asdict(options)
+    lengths = given.pop("lengths", None)
+    lengths = None if lengths is None else list(dict.fromkeys(whole_numbers(lengths, "--lengths", 1, "20,40,80")))
+    for part in probe.Options.fields():
+        if part.type == tuple[int, ...] and given[part.name] is not None:
+            given[part.name] = number_ranges(given[part.name], f"--{part.name}", part.metadata["minimum"])
     with place.open() as store:
-        skipped: list[str] = []
-        jobs = _jobs(store, probe, selection, values, skipped)
-        answers = _ask(store, store.files, jobs, device, threads)
-    for line in [*(f"skipped: {line}" for line in skipped), *_outdated(answers)]:
+        jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
+        results = _measure(store, jobs, device, threads)
+    for line in [*(f"skipped: {line}" for line in skipped), *_outdated(results)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     if json:
-        print_json([_data(answer) for answer in answers])
+        print_json([_data(result) for result in results])
         return 0
-    stored = sum(not answer.new for answer in answers)
-    stdout().print(table_of_results(probe, answers))
-    if stored:
-        which = "The result was" if len(answers) == 1 else f"{stored} of {len(answers)} results were"
+    _print_table(probe, results)
+    if stored := sum(not result.new for result in results):
+        which = "The result was" if len(results) == 1 else f"{stored} of {len(results)} results were"
         print(f"\n{which} already stored.")
     return 0
 
 
-command.__doc__ = (command.__doc__ or "").replace("{probes}", description_of_probes())
+def _jobs(
+    store: "Store",
+    probe: Probe,
+    run: str | None,
+    selection: Selection,
+    comparison: Comparison,
+    lengths: Sequence[int] | None,
+    options: dict[str, Any],
+) -> "tuple[list[ProbeJob], list[str]]":
+    """Return the jobs, and the reasons why runs of a study are skipped. Raise `ConfigError` if all are."""
+    from lengthwise.studies import probing
+
+    if run is not None:
+        row = store.run(run)
+        if probe.compares:
+            return probing.jobs_of_pairs(probe, [(row, _partner(store, row, comparison))], lengths, **options), []
+        return probing.jobs_of_runs(probe, [row], lengths, **options), []
+    assert selection.study is not None
+    runs = store.runs(selection.study)
+    if not runs:
+        raise ConfigError(f"study {selection.study!r} has no runs; run it first")
+    if selection.task is not None:
+        runs = probing.runs_with_task(runs, selection.task, selection.study)
+    if probe.compares:
+        assert comparison.against is not None
+        probing.require_encoding(runs, comparison.against, selection.study)
+        pairs, skipped = probing.partners(runs, comparison.against, across_seeds=comparison.across_seeds)
+        jobs, reasons = probing.jobs_of_pairs(probe, pairs, lengths, **options), skipped
+    else:
+        needs_attention = probe.needs_attention and not probe.skips_unsupported
+        problems = [probing.why_not_probed(row, needs_attention) for row in runs]
+        skipped, reasons = [problem for problem in problems if problem is not None], []
+        runs = [row for row, problem in zip(runs, problems, strict=True) if problem is None]
+        jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
+        if probe.skips_unsupported:
+            jobs, reasons = probing.split_supported(jobs)
+        skipped, reasons = skipped + reasons, reasons or skipped
+    if not jobs:
+        raise ConfigError(f"no run of study {selection.study!r} can be probed: {reasons[0]}")
+    return jobs, skipped
 
 
-def _require_applicable(probe: ModelProbe, selection: Selection, options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an option of other probes."""
-    comparing = [other.name for other in PROBES.of_models if other.compares]
-    given = [(name, comparing) for name in ("against", "across_seeds") if getattr(selection, name) not in (None, False)]
-    given += [("lengths", PROBES.with_option("length"))] if selection.lengths is not None else []
-    given += [(name, PROBES.with_option(name)) for name, value in options.items() if value is not None]
-    for option, names in given:
-        if probe.name not in names:
-            flag = option.replace("_", "-")
-            raise ConfigError(f"--{flag} applies only to {', '.join(names)}, not to {probe.name}; omit it")
+def _partner(store: "Store", run: "RunRow", comparison: Comparison) -> "RunRow":
+    """Return the run to compare with: the named one, or that of the named encoding."""
+    from lengthwise.studies import probing
+
+    against = comparison.against
+    assert against is not None
+    if probing.is_encoding(against):
+        return probing.partner(run, store.runs(), against, across_seeds=comparison.across_seeds)
+    if comparison.across_seeds:
+        raise ConfigError("--across-seeds needs --against with an encoding's name, got a key; omit --across-seeds")
+    probing.require_no_misspelling(against)
+    return store.run(against)
 
 
-def _parsed(probe: ModelProbe, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are given as the values of the question's fields."""
-    lists = {p.name: p.metadata["minimum"] for p in probe.question.options() if p.type == tuple[int, ...]}
-    given = {name: value for name, value in options.items() if value is not None}
-    return given | {name: number_ranges(given[name], f"--{name}", lists[name]) for name in lists if name in given}
+def _measure(store: "Store", jobs: "Sequence[ProbeJob]", device: str, threads: int) -> "list[ProbeResult]":
+    from lengthwise.studies import Compute, probing
+    from lengthwise.training.numerics import use_process
+
+    Compute(device=device, threads=threads).require_usable()
+    use_process(threads)
+    prober = probing.Prober(store, store.files, device=device, threads=threads)
+    stored = prober.stored(jobs)
+    with limited_to_machine(device), _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
+        return probing.probe_all(prober, jobs, show)
 
 
 def _outdated(results: "list[ProbeResult]") -> list[str]:
@@ -119,126 +274,30 @@ def _outdated(results: "list[ProbeResult]") -> list[str]:
     ]
 
 
-def _jobs(
-    store: "Store", probe: ModelProbe, selection: Selection, options: Mapping[str, Any], skipped: list[str]
-) -> "list[ProbeJob]":
-    from lengthwise.studies import probing
-
-    lengths = selection.parsed_lengths()
-    if probe.compares:
-        return probing.jobs_of_pairs(probe, _pairs(store, selection, skipped), lengths, **options)
-    if selection.run is not None:
-        return probing.jobs_of_runs(probe, [store.run(selection.run)], lengths, **options)
-    runs = _runs_of_study(store, selection)
-    needs_attention = probe.needs_attention and not probe.skips_unsupported
-    problems = [probing.why_not_probed(run, needs_attention) for run in runs]
-    skipped += filter(None, problems)
-    runs = [run for run, problem in zip(runs, problems, strict=True) if problem is None]
-    jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
-    reasons: list[str] = []
-    if probe.skips_unsupported:
-        jobs, reasons = probing.split_supported(jobs)
-    skipped += reasons
-    _require_any(jobs, selection.study, reasons or skipped)
-    return jobs
-
-
-def _pairs(store: "Store", selection: Selection, skipped: list[str]) -> "list[tuple[RunRow, RunRow]]":
-    """Return the runs to compare."""
-    from lengthwise.studies import probing
-
-    assert selection.against is not None
-    if selection.run is not None:
-        run = store.run(selection.run)
-        return [(run, _partner(store, run, selection))]
-    runs = _runs_of_study(store, selection)
-    probing.require_encoding(runs, selection.against, selection.study)
-    pairs, reasons = probing.partners(runs, selection.against, across_seeds=selection.across_seeds)
-    skipped += reasons
-    _require_any(pairs, selection.study, reasons)
-    return pairs
-
-
-def _runs_of_study(store: "Store", selection: Selection) -> "list[RunRow]":
-    """Return the runs of the study, restricted to the task if one is named."""
-    from lengthwise.studies import probing
-
-    assert selection.study is not None
-    runs = store.runs(selection.study)
-    if not runs:
-        raise ConfigError(f"study {selection.study!r} has no runs; run it first")
-    return runs if selection.task is None else probing.runs_with_task(runs, selection.task, selection.study)
-
-
-def _partner(store: "Store", run: "RunRow", selection: Selection) -> "RunRow":
-    from lengthwise.studies import probing
-
-    assert selection.against is not None
-    if probing.is_encoding(selection.against):
-        return probing.partner(run, store.runs(), selection.against, across_seeds=selection.across_seeds)
-    if selection.across_seeds:
-        raise ConfigError("--across-seeds needs --against with an encoding's name, got a key; omit --across-seeds")
-    probing.require_no_misspelling(selection.against)
-    return store.run(selection.against)
-
-
-def _require_any(rows: "Sequence[Any]", study: str | None, reasons: "Sequence[str]") -> None:
-    """Raise `ConfigError` with the first reason if no run of the study can be probed."""
-    if not rows:
-        raise ConfigError(f"no run of study {study!r} can be probed: {reasons[0]}")
-
-
-def _ask(
-    store: "Store", files: "ResultsFolder", jobs: "Sequence[ProbeJob]", device: str, threads: int
-) -> "list[ProbeResult]":
-    from lengthwise.studies import Compute, probing
-    from lengthwise.training.numerics import use_process
-
-    Compute(device=device, threads=threads).require_usable()
-    use_process(threads)
-    prober = probing.Prober(store, files, device=device, threads=threads)
-    stored = prober.stored(jobs)
-    with limited_to_machine(device), _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
-        return probing.probe_all(prober, jobs, show)
-
-
 def _data(result: "ProbeResult") -> dict[str, Any]:
-    run = result.job.run
-    return {"label": run.label, "task": run.task, "seed": run.seed, "new": result.new, **dataclasses.asdict(result.row)}
+    run, row = result.job.run, result.row
+    about = {"label": run.label, "task": run.task, "seed": run.seed, "new": result.new, "key": run.key}
+    return about | {
+        "question": row.question,
+        "columns": Table.from_data(row.rows).columns,
+        "facts": row.facts,
+        "created": row.created,
+    }
 
 
-# ---- the table --------------------------------------------------------------------------------------------------
+def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
+    from lengthwise.analysis.answers import of_answers
+    from lengthwise.report.answer_table import answer_table
 
-
-def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
-    table = plain_table()
-    table.add_column("run", overflow="fold")
     several_tasks = len({result.job.run.task for result in results}) > 1
-    if several_tasks:
-        table.add_column("task", overflow="fold")
-    if probe.compares:
-        table.add_column("against", overflow="fold")
-    if probe.reads_examples:
-        table.add_column("length", justify="right")
-        table.add_column(probe.counted, justify="right")
-    for column in probe.columns:
-        if column.is_text:
-            table.add_column(column.header, overflow="fold" if column.wrap else "ellipsis", no_wrap=not column.wrap)
-        else:
-            table.add_column(column.header, justify="right")
-    for entry in results:
-        run, against, result = entry.job.run, entry.job.against, entry.row.result
-        cells = [f"{run.label}, seed {run.seed}, {run.key[:8]}", *([run.task] if several_tasks else [])]
-        if against is not None:
-            cells.append(f"{against.label}, seed {against.seed}")
-        if probe.reads_examples:
-            cells += [f"{entry.row.asked['length']}", f"{result['n']}"]
-        own = [cell if isinstance(cell, str) else figure(cell, 3) for cell in probe.cells(result)]
-        table.add_row(*cells, *own)
-    return table
-
-
-# ---- progress ---------------------------------------------------------------------------------------------------
+    names = []
+    for result in results:
+        run, against, question = result.job.run, result.job.against, result.row.question
+        parts = [run.label, *([run.task] if several_tasks else []), f"seed {run.seed}", run.key[:8]]
+        parts += [f"against {against.label}, seed {against.seed}"] if against else []
+        parts += [f"length {question['length']}"] if "length" in question else []
+        names.append(", ".join(parts))
+    stdout().print(answer_table(of_answers(probe, names, [result.row for result in results]), "run"))
 
 
 @contextmanager
@@ -247,9 +306,9 @@ def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float
     done = 0.0
     with progress() as show:
 
-        def advance(job: "ProbeJob", examples: float) -> None:
+        def advance(job: "ProbeJob", share: float) -> None:
             nonlocal done
-            done += job.work * examples / job.question.reports
+            done += job.work * share
             show(one_line(job.name), done, total)
 
         yield advance

@@ -87,10 +87,10 @@ def upgrade() -> None:
         Column("tokens_per_second", Double),
     )
     op.create_table(
-        "probes",
+        "answers",
         Column("key", Text, ForeignKey("runs.key"), primary_key=True),
         Column("question", Text, primary_key=True),
-        Column("result", Text, nullable=False),
+        Column("rows", Text, nullable=False),
         Column("created", Double, nullable=False),
         Column("facts", Text, nullable=False),
     )

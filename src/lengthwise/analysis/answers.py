@@ -1,0 +1,337 @@
+"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lengthwise.analysis.differences import flat
+from lengthwise.analysis.intervals import Interval, of_scores, over_examples
+from lengthwise.analysis.protocol import canonical
+from lengthwise.measurements import MEASUREMENTS, Measurement, Table
+from lengthwise.measurements.base import Bounds, Column, Numbers
+from lengthwise.measurements.table import How, joined
+
+if TYPE_CHECKING:
+    from lengthwise.store import AnswerRow, RunRow
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """The answers about an encoding, one table for each run. `name`: of its line or row, by default its label."""
+
+    label: str
+    name: str
+    seeds: tuple[int, ...]
+    runs: tuple[Table, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The answers of encodings to the same question, which may be compared.
+
+    `question`: what all have in common. `lengths`: the lengths that numbers are means over, if any. `metric`: the
+    bounds of the task's metric. `facts`: the origin of the numbers, flat. `reference`, `pairing`: of a comparison,
+    the encoding that all are compared with, and whether its runs have the same seed.
+    """
+
+    measurement: Measurement
+    question: Mapping[str, Any]
+    series: tuple[Series, ...]
+    lengths: tuple[int, ...] = ()
+    metric: Bounds = None
+    facts: Mapping[str, Any]
+    reference: str = ""
+    pairing: str = ""
+
+    @cached_property
+    def n(self) -> int:
+        """Return the smallest number of examples; 0 if none are counted."""
+        return min((count for s in self.series for run in s.runs for count in run.column("n") if count), default=0)
+
+    @property
+    def one_seed(self) -> bool:
+        return any(len(series.runs) == 1 for series in self.series)
+
+    def bounds(self, column: Column) -> Bounds:
+        bounds = self.measurement.bounds(column, self.question)
+        return self.metric if bounds == "metric" else bounds
+
+    def texts(self) -> dict[str, Any]:
+        """Return what texts may name: the options, the notes of the first run, and what the comparison is with."""
+        first = self.series[0].runs[0]
+        notes = {c.name: first.first(c.name) for c in self.measurement.columns if c.role == "note"}
+        own = self.measurement.texts(self.question)
+        return {**notes, **self.question, **own, "n": self.n, "reference": self.reference, "pairing": self.pairing}
+
+
+# ---- means and intervals ------------------------------------------------------------------------------------------
+
+
+def summarize(
+    summary: Summary,
+    y: str,
+    by: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    how: How = "mean",
+    *,
+    first_seed: bool = False,
+    minus: str = "",
+) -> list[dict[Key, Interval]]:
+    """Return for each series the mean of the column `y` with its 95 % interval over seeds, by the values of the
+    columns `by`.
+
+    The rows of one run are combined first, see `Table.combined`. With a single seed, the interval is over its
+    examples if their standard error is stored; otherwise there is none, because the parts of one model are not
+    independent samples. `minus`: the name of a series; the result is the mean difference from its run with the same
+    seed.
+    """
+    column, where = summary.measurement.column(y), where or {}
+    values = [[run.combined(y, by, where, how, column.weight) for run in s.runs] for s in summary.series]
+    if minus:
+        base = next(n for n, series in enumerate(summary.series) if series.name == minus)
+        pairs = zip(summary.series, values, strict=True)
+        differences = [_differences(series, v, summary.series[base], values[base]) for series, v in pairs]
+        return [_over_seeds(of_series, [], column, by, where, None) for of_series in differences]
+    bounds = summary.bounds(column)
+    return [
+        _over_seeds(v[:1] if first_seed else v, s.runs, column, by, where, bounds)
+        for s, v in zip(summary.series, values, strict=True)
+    ]
+
+
+Values = list[dict[Key, float]]  # of each run
+
+
+def _differences(series: Series, values: Values, base: Series, base_values: Values) -> Values:
+    """Return the differences from the runs of another series with the same seeds."""
+    of_seed = dict(zip(base.seeds, base_values, strict=True))
+    pairs = [(v, of_seed[seed]) for seed, v in zip(series.seeds, values, strict=True) if seed in of_seed]
+    return [{key: v[key] - other[key] for key in v if key in other} for v, other in pairs]
+
+
+def _over_seeds(
+    values: Values,
+    runs: Sequence[Table],
+    column: Column,
+    by: Sequence[str],
+    where: Mapping[str, Any],
+    bounds: Bounds,
+) -> dict[Key, Interval]:
+    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if column.groups or column.error else []
+    found = {}
+    for key in dict.fromkeys(key for of_run in values for key in of_run):
+        means = [of_run[key] for of_run in values if key in of_run]
+        parts = [(run, groups[key]) for run, groups in zip(runs, rows, strict=False) if key in groups]
+        if not all(map(math.isfinite, means)):
+            found[key] = over_examples(math.nan, math.nan)
+            continue
+        prompts = [
+            run.column(column.groups)[numbers[0]] for run, numbers in parts if column.groups and len(numbers) == 1
+        ]
+        error = _pooled_error(*parts[0], column.error) if parts and column.error else math.nan
+        found[key] = of_scores(means, prompts if None not in prompts else (), error, bounds)
+    return found
+
+
+def _pooled_error(run: Table, rows: Sequence[int], name: str) -> float:
+    """Return the standard error of a mean over lengths, whose examples are independent; NaN for a mean over anything else."""
+    errors, lengths = run.column(name), run.column("length")
+    if len(rows) > 1 and len({lengths[n] for n in rows}) < len(rows):
+        return math.nan
+    known = [errors[n] for n in rows if errors[n] is not None]
+    return math.sqrt(math.fsum(error * error for error in known)) / len(rows) if len(known) == len(rows) else math.nan
+
+
+class NumbersRow(NamedTuple):
+    """A row of a table: the series, what else identifies it, and its cells."""
+
+    series: Series
+    name: str
+    cells: list[Interval | None]
+
+
+def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Column]], list[NumbersRow]]:
+    """Return the heads of a table of numbers, each with its column, and its rows."""
+    heads: list[tuple[str, Column]] = []
+    cells: dict[tuple[int, Key], dict[int, Interval]] = defaultdict(dict)
+    for number in table.numbers:
+        by = (*table.rows, *number.by)
+        found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
+        places: dict[Key, int] = {}
+        for of_series, values in enumerate(found):
+            for key, interval in values.items():
+                row, own = key[: len(table.rows)], key[len(table.rows) :]
+                if own not in places:
+                    places[own] = len(heads)
+                    head = number.head.format(**dict(zip(number.by, own, strict=True)))
+                    heads.append((head, summary.measurement.column(number.y)))
+                cells[of_series, row][places[own]] = interval
+    rows = []
+    for (of_series, key), found_cells in sorted(cells.items(), key=lambda item: item[0][0]):
+        names = [
+            f"{name} {cell}" if isinstance(cell, int) else str(cell) for name, cell in zip(table.rows, key, strict=True)
+        ]
+        series = summary.series[of_series]
+        rows.append(
+            NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])
+        )
+    return heads, rows
+
+
+# ---- which answers may be averaged --------------------------------------------------------------------------------
+
+
+def shown_table(answer: "AnswerRow", measurement: Measurement) -> Table:
+    """Return the rows to show of a stored answer, with its length as a column."""
+    table = measurement.derive(Table.from_data(answer.rows))
+    length = answer.question.get("length")
+    if length is None or "length" in table.columns:
+        return table
+    return Table({**table.columns, "length": [length] * len(table)})
+
+
+def summaries(
+    answers: Iterable["AnswerRow"],
+    labels: Mapping[str, str],
+    runs: Mapping[str, "RunRow"],
+    metric: Bounds = None,
+) -> dict[str, tuple[Summary, ...]]:
+    """Return the summaries of stored answers about the runs of one task, by the name of the measurement.
+
+    `labels`: the label of each of these runs, by key. `runs`: these runs and those that they are compared with, by
+    key. `metric`: the bounds of the task's metric. Measurements that are not known, such as those of a later
+    version, are left out.
+    """
+    by_name: dict[str, list[AnswerRow]] = defaultdict(list)
+    for answer in answers:
+        if answer.key in labels:
+            by_name[answer.question["measurement"]].append(answer)
+    found = {
+        name: tuple(
+            _summary(measurement, group, labels, runs, metric, reference, pairing)
+            for reference, pairing, rows in _by_reference(by_name[name], labels, runs)
+            for group in _by_question(rows, measurement)
+        )
+        for name, measurement in MEASUREMENTS.items()
+        if name in by_name
+    }
+    return {name: groups for name, groups in found.items() if groups}
+
+
+def _by_reference(
+    answers: Sequence["AnswerRow"], labels: Mapping[str, str], runs: Mapping[str, "RunRow"]
+) -> list[tuple[str, str, list["AnswerRow"]]]:
+    """Return the answers by the encoding that the runs are compared with, and by the way of pairing seeds; all if
+    they are not.
+
+    The distances between a reference's seeds, the baseline, are shown with both ways of pairing the other encodings.
+    """
+    groups: dict[tuple[str, str], list[AnswerRow]] = defaultdict(list)
+    for answer in answers:
+        against = answer.question.get("against")
+        if against is None:
+            groups["", ""].append(answer)
+        elif against in runs:
+            reference = labels.get(against, runs[against].label)
+            same = runs[answer.key].seed == runs[against].seed
+            pairing = "" if labels[answer.key] == reference else "the same seed" if same else "different seeds"
+            groups[reference, pairing].append(answer)
+    found = []
+    for (reference, pairing), own in groups.items():
+        baseline = groups.get((reference, ""), []) if pairing else []
+        if pairing or not reference:
+            found.append((reference, pairing, [*own, *baseline]))
+        elif not any(other == reference and of_pairs for other, of_pairs in groups):
+            found.append((reference, "different seeds", own))
+    return found
+
+
+def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> list[list["AnswerRow"]]:
+    """Group the answers by their questions. If lengths are averaged, keep those that all runs have in common."""
+    omitted = ("against", "length") if measurement.over_lengths else ("against",)
+    groups: dict[str, list[AnswerRow]] = defaultdict(list)
+    for answer in answers:
+        groups[canonical({k: v for k, v in answer.question.items() if k not in omitted})].append(answer)
+    ordered = sorted(groups.values(), key=lambda group: (_length(group[0]), group[0].question.get("query", 0)))
+    if not measurement.over_lengths:
+        return ordered
+    return [part for group in ordered for part in _at_common_lengths(group)]
+
+
+def _length(answer: "AnswerRow") -> int:
+    return int(answer.question.get("length", 0))
+
+
+def _at_common_lengths(answers: Sequence["AnswerRow"]) -> list[list["AnswerRow"]]:
+    """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the same ones."""
+    asked: dict[Any, set[int]] = defaultdict(set)
+    for answer in answers:
+        asked[_compared(answer)].add(_length(answer))
+    if common := set.intersection(*asked.values()):
+        return [[answer for answer in answers if _length(answer) in common]]
+    parts = dict.fromkeys(map(frozenset, asked.values()))
+    return [[answer for answer in answers if asked[_compared(answer)] == part] for part in parts]
+
+
+def _compared(answer: "AnswerRow") -> Any:
+    return answer.key, answer.question.get("against")
+
+
+def _summary(
+    measurement: Measurement,
+    answers: Sequence["AnswerRow"],
+    labels: Mapping[str, str],
+    runs: Mapping[str, "RunRow"],
+    metric: Bounds,
+    reference: str,
+    pairing: str,
+) -> Summary:
+    of_run: dict[str, list[Table]] = defaultdict(list)
+    for answer in answers:
+        of_run[answer.key].append(shown_table(answer, measurement))
+    keys: dict[str, list[str]] = defaultdict(list)  # by label, both in the order of `labels`
+    for key, label in labels.items():
+        if key in of_run:
+            keys[label].append(key)
+    omitted = ("measurement", "against", *(["length"] if measurement.over_lengths else []))
+    return Summary(
+        measurement=measurement,
+        question={name: value for name, value in answers[0].question.items() if name not in omitted},
+        series=tuple(
+            Series(
+                label=label,
+                name=f"{label} (another seed)" if label == reference else label,
+                seeds=tuple(runs[key].seed for key in of_label),
+                runs=tuple(joined(of_run[key]) for key in of_label),
+            )
+            for label, of_label in keys.items()
+        ),
+        lengths=tuple(sorted({_length(answer) for answer in answers} - {0})),
+        metric=metric,
+        facts=joint_facts(answers),
+        reference=reference,
+        pairing=pairing,
+    )
+
+
+def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
+    """Return the facts of all answers, flat. Where they differ, the value is a list of all values."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for answer in answers:
+        for name, value in flat({name: fact for name, fact in answer.facts.items() if name != "seconds"}).items():
+            found[name][canonical(value)] = value
+    return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in found.items()}
+
+
+def of_answers(measurement: Measurement, names: Sequence[str], answers: Sequence["AnswerRow"]) -> Summary:
+    """Return a summary with each answer as a series of its own, for the table of a command."""
+    series = [
+        Series(label=name, name=name, seeds=(0,), runs=(shown_table(answer, measurement),))
+        for name, answer in zip(names, answers, strict=True)
+    ]
+    return Summary(measurement=measurement, question=answers[0].question, series=tuple(series), facts={})

@@ -1,0 +1,1 @@
+"""What measurements compute inside models, with PyTorch: attention weights, biases and parts of logits."""

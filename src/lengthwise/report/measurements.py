@@ -1,0 +1,327 @@
+"""The sections of measurements on the page: charts and tables, drawn from what the measurements declare."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from lengthwise.analysis.answers import Summary, numbers_table, summarize
+from lengthwise.analysis.findings import TaskFindings
+from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.numbers import figure, spread
+from lengthwise.measurements import MEASUREMENTS
+from lengthwise.measurements.base import Chart, Column, Numbers
+from lengthwise.report.charts.lines import PADDING, Columns, Line, even_columns, line_chart, zero_to
+from lengthwise.report.charts.scales import frame, nice_top, robust_top, top_of_intervals
+from lengthwise.report.charts.small import Curve, bar_chart, curve_chart, ramp, shown
+from lengthwise.report.palette import Look
+from lengthwise.values import join_names
+
+MAX_CHARTS = 24  # of one encoding
+MAX_BARS = 24  # that fit side by side on a phone; more lengths are put together
+PALE = 0.3  # opacity of the lines of other seeds
+Looks = Mapping[str, Look]
+Key = tuple[Any, ...]
+
+
+def chapters(task: TaskFindings, looks: Looks) -> list[dict[str, Any]]:
+    """Return the template's data of the task's answers, by chapter, in the order of the list of measurements."""
+    found = [s for name in MEASUREMENTS for s in task.answers.get(name, ())]
+    return [
+        {
+            "title": title,
+            "name": title.lower().replace(" ", "-"),
+            "legend": [{"label": label, "look": looks[label]} for label in looks if label in _labels(group)],
+            "sections": [section(summary, task, looks) for summary in group],
+        }
+        for title, summaries in groupby(found, key=lambda summary: summary.measurement.chapter)
+        for group in [list(summaries)]
+    ]
+
+
+def _labels(summaries: Sequence[Summary]) -> set[str]:
+    return {series.label for summary in summaries for series in summary.series}
+
+
+def section(summary: Summary, task: TaskFindings, looks: Looks) -> dict[str, Any]:
+    """Return the template's data of one summary."""
+    drawing = _Drawing(summary, task, looks)
+    answers = {series.name: series.runs[0] for series in summary.series}
+    return {
+        "charts": [chart for declared in summary.measurement.charts if (chart := drawing.chart(declared))],
+        "tables": [drawing.table(declared) for declared in summary.measurement.tables],
+        "remarks": " ".join(summary.measurement.remarks(answers)),
+        "one_seed": summary.one_seed,
+        "facts": summary.facts,
+    }
+
+
+def sequences_text(summary: Summary, unit: str) -> str:
+    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40 symbols)`."""
+    wanted = summary.question.get("examples", summary.n)
+    requested = f" (of {wanted} requested)" if summary.n != wanted else ""
+    lengths = f"{join_names([f'{n:,}' for n in summary.lengths])} {unit}"
+    of = lengths if len(summary.lengths) == 1 else f"each length ({lengths})"
+    return f"{summary.n}{requested} test sequence{'s' if summary.n != 1 else ''} of {of}"
+
+
+def cell(interval: Interval | None, column: Column) -> dict[str, str]:
+    """Return a cell of a table: the mean, the interval, and what the table is sorted by."""
+    if interval is None:
+        return {"mean": "–", "spread": "", "sort": ""}
+    if not math.isfinite(interval.mean):
+        return {"mean": "not finite", "spread": "", "sort": ""}
+    if column.percent:
+        ends = "" if interval.basis == "none" else f"{interval.low:.1%} … {interval.high:.1%}"
+        return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": repr(interval.mean)}
+    return {"mean": number(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
+
+
+def number(value: float) -> str:
+    """Format a number as `figure` does, but a small one, such as 1.2e-06, with its first digits."""
+    return f"{value:.1e}" if 0 < abs(value) < 0.0005 else figure(value)
+
+
+class _Drawing:
+    """Draws the charts and tables of one summary."""
+
+    def __init__(self, summary: Summary, task: TaskFindings, looks: Looks) -> None:
+        self.summary, self.task, self.looks = summary, task, looks
+        self.measurement = summary.measurement
+        self.texts = summary.texts() | {"sequences": sequences_text(summary, task.unit)}
+
+    def table(self, table: Numbers) -> dict[str, Any]:
+        heads, rows = numbers_table(self.summary, table)
+        return {
+            "title": table.title,
+            "about": table.about.format(**self.texts),
+            "heads": [head for head, _ in heads],
+            "rows": [
+                {
+                    "label": row.series.label,
+                    "name": row.name,
+                    "look": self.looks[row.series.label],
+                    "seeds": 1 if table.first_seed else len(row.series.runs),
+                    "cells": [cell(i, column) for i, (_, column) in zip(row.cells, heads, strict=True)],
+                }
+                for row in rows
+            ],
+        }
+
+    def chart(self, chart: Chart) -> dict[str, Any] | None:
+        """Return the template's data of a chart, None if no row belongs to it."""
+        draw = {"lines": self._lines, "curves": self._curves, "bars": self._bars}
+        drawn = draw[chart.kind](chart)
+        title = chart.title.format(**self.texts)
+        across, upwards = self.measurement.column(chart.x).title, self._upwards(chart)
+        about = {"title": title, "upwards": upwards, "across": across, "about": chart.about.format(**self.texts)}
+        empty = {"colours": [], "multiples": [], "over": False, "cut": "", "interval": chart.kind == "lines"}
+        return about | empty | drawn if drawn else None
+
+    def _upwards(self, chart: Chart) -> str:
+        column, metric = self.measurement.column(chart.y), self.task.metric
+        return f"{self.task.metric_label}, {metric.better} is better" if column.bounds == "metric" else column.title
+
+    def _described(self, kind: str, chart: Chart, ends: str, top: str, lines: str) -> str:
+        return (
+            f"{self.task.title}, {chart.title.format(**self.texts)}: {kind} chart. Horizontal axis: "
+            f"{self.measurement.column(chart.x).title}, {ends}. Vertical axis: {self._upwards(chart)}, {top}. {lines}. "
+            "A table below has the numbers."
+        )
+
+    # ---- lines with intervals -----------------------------------------------------------------------------------------
+
+    def _lines(self, chart: Chart) -> dict[str, Any]:
+        found = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
+        xs = [x for (x,) in dict.fromkeys(key for values in found for key in values)]
+        xs = [x for x in xs if isinstance(x, int)] if chart.to_scale else xs
+        if not xs:
+            return {}
+        ticks = [f"{x:,}" if isinstance(x, int) else str(x) for x in xs]
+        columns = even_columns(ticks, chart.x if chart.x in ("layer",) else "")
+        if chart.to_scale:
+            heads = [(tick, "") for tick in ticks]
+            columns = Columns(at=xs, low=0, high=max(xs), padding=PADDING, ticks=ticks, heads=heads)
+        noun = self.measurement.counted if self.summary.n != 1 else self.measurement.counted.removesuffix("s")
+        lines = []
+        for series, values in zip(self.summary.series, found, strict=True):
+            seeds = f"{len(series.runs)} seed{'s' if len(series.runs) != 1 else ''} × {self.summary.n:,} {noun}"
+            lines.append(
+                Line(series.label, self.looks[series.label], [values.get((x,)) for x in xs], seeds, series.name)
+            )
+        metric = self.task.metric
+        if self.measurement.column(chart.y).bounds == "metric":
+            top = 1.0 if metric.share else robust_top((mean for line in lines for mean in line.means), 3)
+            better = metric.better
+        else:
+            top, better = top_of_intervals(i for line in lines for i in line.scores if i is not None), "lower"
+        names = f"Lines: {join_names([line.name for line in lines])}"
+        described = self._described("line", chart, f"from {ticks[0]} to {ticks[-1]}", f"from 0 to {top:g}", names)
+        axis = zero_to(top)
+        drawn = line_chart(described, lines, columns, [axis], better=better)
+        title, across = chart.title.format(**self.texts), self.measurement.column(chart.x).title
+        over = any(mean > axis.high for line in lines for mean in line.means)
+        return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over}
+
+    # ---- small charts -------------------------------------------------------------------------------------------------
+
+    def _curves(self, chart: Chart) -> dict[str, Any]:
+        """Return a small chart for each value of the facets. Neighbouring layers with the same lines share one."""
+        facets = [name for name in chart.facet if name != "encoding"]
+        places: dict[Key, dict[Key, dict[Any, float]]] = {}  # facets to lines to points
+        for n, pale, values in self._values(chart):
+            for key, y in values.items():
+                place = (n if "encoding" in chart.facet else -1, *key[: len(facets)])
+                places.setdefault(place, {}).setdefault((n, pale, *key[len(facets) : -1]), {})[key[-1]] = y
+        shared: list[tuple[list[Key], dict[Key, dict[Any, float]]]] = []
+        for place, lines in places.items():
+            if facets == ["layer"] and shared and shared[-1][0][-1][0] == place[0] and shared[-1][1] == lines:
+                shared[-1][0].append(place)
+            else:
+                shared.append(([place], lines))
+        top = self._top([y for lines in places.values() for line in lines.values() for y in line.values()], chart)
+        counts: dict[int, int] = {}
+        multiples = []
+        for same, lines in shared:
+            n = same[0][0]
+            counts[n] = counts.get(n, 0) + 1
+            if counts[n] <= MAX_CHARTS:
+                multiples.append(self._curve_chart(chart, facets, same, lines, top))
+        cut = "".join(
+            f" {self._label(n)}: the first {MAX_CHARTS} of {k} charts." for n, k in counts.items() if k > MAX_CHARTS
+        )
+        return {"multiples": multiples, "cut": cut} if multiples else {}
+
+    def _values(self, chart: Chart) -> Iterator[tuple[int, bool, Mapping[Key, float]]]:
+        """Yield the number of a series, whether its lines are pale, and its points."""
+        if chart.seeds == "each":
+            for n, series in enumerate(self.summary.series):
+                for number, run in reversed(list(enumerate(series.runs))):
+                    yield n, number > 0, run.combined(chart.y, chart.by, chart.where, chart.how)
+            return
+        first = chart.seeds == "first"
+        for n, values in enumerate(
+            summarize(self.summary, chart.y, chart.by, chart.where, chart.how, first_seed=first)
+        ):
+            yield n, False, {key: interval.mean for key, interval in values.items()}
+
+    def _top(self, values: Sequence[float], chart: Chart) -> float | None:
+        """Return the common upper end of the axes from 0; None if each chart has its own axis."""
+        bounds = self.measurement.column(chart.y).bounds
+        if bounds == "metric" and self.task.metric.share:
+            return 1.0
+        return robust_top(values) if bounds is not None else None
+
+    def _label(self, n: int) -> str:
+        return self.summary.series[n].name if n >= 0 else "all encodings"
+
+    def _curve_chart(
+        self,
+        chart: Chart,
+        facets: Sequence[str],
+        same: Sequence[Key],
+        lines: Mapping[Key, Mapping[Any, float]],
+        top: float | None,
+    ) -> dict[str, Any]:
+        place, bottom = same[0], 0.0
+        values = [y for line in lines.values() for y in line.values() if math.isfinite(y)]
+        if top is None:
+            bottom, top = frame(min(max(y, -chart.cut), chart.cut) for y in values)
+        xs = list(dict.fromkeys(x for line in lines.values() for x in line))
+        ends = [f"{x:,}" if isinstance(x, int) else str(x) for x in (xs[0], xs[-1])]
+        parts = [_named(name, value) for name, value in zip(facets, place[1:], strict=True)]
+        if len(same) > 1:
+            parts = [f"layers {place[1]} to {same[-1][1]}"]
+        name = ", ".join(([self._label(place[0])] if place[0] >= 0 else []) + parts)
+        drawn = curve_chart(
+            self._described(
+                "line",
+                chart,
+                f"from {ends[0]} to {ends[1]}",
+                f"from {shown(bottom)} to {shown(top)}",
+                f"{name}. Lines: {len(lines)}, one for each {chart.colour}",
+            ),
+            self._line_curves(chart, lines),
+            top,
+            (ends[0], ends[1]),
+            self._shaded(chart, facets, place[1:]),
+            bottom=bottom,
+        )
+        titles = f"{chart.title.format(**self.texts)}, {name}", self.measurement.column(chart.x).title
+        about = {"name": name, "chart": drawn.named(*titles, self._upwards(chart))}
+        if place[0] < 0:
+            return about | {"label": name}
+        label = self.summary.series[place[0]].label
+        return about | {"label": label, "look": self.looks[label]}
+
+    def _line_curves(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Curve]:
+        """Return the lines: with the look of their encoding, or in its colour and darker from the first to the last."""
+        labels = [self.summary.series[n].label for n, *_ in lines]
+        points = [list(line.values()) for line in lines.values()]
+        if chart.colour == "encoding":
+            return [Curve(y, self.looks[label], label) for label, y in zip(labels, points, strict=True)]
+        look = self.looks[labels[0]]
+        pale = [Curve(y, look, opacity=PALE) for (_, is_pale, *_), y in zip(lines, points, strict=True) if is_pale]
+        strong = [y for (_, is_pale, *_), y in zip(lines, points, strict=True) if not is_pale]
+        return [*pale, *(ramp(strong, look) if len(strong) > 1 else [Curve(y, look) for y in strong])]
+
+    def _shaded(self, chart: Chart, facets: Sequence[str], place: Sequence[Any]) -> tuple[int, int] | None:
+        if chart.shaded is None:
+            return None
+        run = self.summary.series[0].runs[0]
+        where = dict(zip(facets, place, strict=True))
+        first, last = (run.grid(name, **where) for name in chart.shaded)
+        return first, last
+
+    def _bars(self, chart: Chart) -> dict[str, Any]:
+        """Return a bar chart for each encoding, or one of the first run if the bars are not of an encoding."""
+        column, first = self.measurement.column(chart.y), chart.seeds == "first"
+        found = summarize(self.summary, chart.y, chart.by, chart.where, chart.how, first_seed=first)
+        steps = summarize(self.summary, chart.steps, chart.by, chart.where) if chart.steps else [{} for _ in found]
+        shown_series = list(zip(self.summary.series, found, steps, strict=True))
+        shown_series = shown_series if "encoding" in chart.facet else shown_series[:1]
+        highest = top_of_intervals(i for _, values, more in shown_series for i in (*values.values(), *more.values()))
+        xs = sorted({key[-1] for _, values, _ in shown_series for key in values})
+        if not xs:
+            return {}
+        size = -(-(xs[-1] - xs[0] + 1) // MAX_BARS) if len(xs) > MAX_BARS else 1
+        bins = list(range(xs[0], xs[-1] + 1, size)) if len(xs) > MAX_BARS else xs
+        groups = list(dict.fromkeys(key[:-1] for _, values, _ in shown_series for key in values))
+        names = {f"var(--c{n})": ", ".join(map(str, group)) for n, group in enumerate(groups)}
+        multiples = []
+        for series, values, more in shown_series:
+            look = self.looks[series.label]
+            heights = {
+                (look.colour if chart.colour == "encoding" else f"var(--c{n})"): [
+                    math.fsum(values[*group, x].mean for x in xs if _in_bin(x, low, size) and (*group, x) in values)
+                    for low in bins
+                ]
+                for n, group in enumerate(groups)
+            }
+            top = highest if size == 1 else nice_top(max(map(max, heights.values())))
+            text = f"{top:.0%}" if column.percent else f"{top:g}"
+            about = self._described(
+                "bar", chart, f"from {xs[0]} to {xs[-1]}", f"from 0 to {text}", f"Bars of {series.name}"
+            )
+            drawn = bar_chart(
+                about,
+                heights,
+                (top, text),
+                {n + 0.5: f"{low:,}" for n, low in enumerate(bins)},
+                whiskers=[values[x,] for x in xs] if chart.colour == "encoding" and size == 1 else (),
+                steps=[more[x,].mean for x in xs] if more else (),
+            )
+            keys = names if chart.colour != "encoding" else {}
+            title = chart.title.format(**self.texts) + (f", {series.name}" if "encoding" in chart.facet else "")
+            drawn = drawn.named(title, self.measurement.column(chart.x).title, column.title, keys=keys)
+            own = {"label": series.label, "look": look, "name": series.name} if "encoding" in chart.facet else {}
+            multiples.append({"chart": drawn, "label": "", "name": ""} | own)
+        return {"multiples": multiples, "colours": list(names.items()) if chart.colour != "encoding" else []}
+
+
+def _in_bin(x: Any, low: Any, size: int) -> bool:
+    return bool(low <= x < low + size) if size > 1 else bool(x == low)
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{name} {value:,}" if isinstance(value, int) else str(value)
