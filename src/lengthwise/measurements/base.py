@@ -36,9 +36,10 @@ class Column:
     """A column of an answer. Keys tell rows apart, values are averaged over seeds, and notes accompany the rows.
 
     `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages.
-    `bounds`: between which its values and their intervals lie; "metric": those of the task's metric. `error`: the
-    column with the standard errors of its values over examples, from which a single seed gets an interval. `groups`:
-    the column with the means over equal groups of prompts. `weight`: the column with the weights of its means.
+    `whole`: whether they are whole numbers. `bounds`: between which its values and their intervals lie; "metric":
+    those of the task's metric. `error`: the column with the standard errors of its values over examples, from which
+    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `weight`: the
+    column with the weights of its means.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Column:
     unit: str = ""
     role: Literal["key", "value", "note"] = "key"
     percent: bool = False
+    whole: bool = False
     bounds: Bounds | Literal["metric"] = None
     error: str = ""
     groups: str = ""

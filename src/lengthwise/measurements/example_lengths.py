@@ -41,7 +41,7 @@ class ExampleLengths(Measurement):
     columns = (
         key("split", "training or test"),
         key("length", "length of examples"),
-        value("count", "number of examples"),
+        value("count", "number of examples", whole=True),
         value("share", "share of the examples", percent=True),
     )
     charts = (

@@ -110,7 +110,7 @@ def _combined(values: Sequence[float], how: How, weights: Sequence[float] | None
 
 
 def _packed(cells: Sequence[Any]) -> Any:
-    cells = [str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in cells]
+    cells = list(map(_as_json, cells))
     runs = [[key[1], sum(1 for _ in group)] for key, group in groupby(cells, key=lambda cell: (type(cell), cell))]
     return {"runs": runs} if LONG_RUN * len(runs) <= len(cells) else cells
 
@@ -118,4 +118,16 @@ def _packed(cells: Sequence[Any]) -> Any:
 def _unpacked(cells: Any) -> list[Any]:
     if isinstance(cells, dict):
         cells = [cell for cell, count in cells["runs"] for _ in range(count)]
-    return [float(cell) if cell in NOT_FINITE else cell for cell in cells]
+    return list(map(_from_json, cells))
+
+
+def _as_json(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return list(map(_as_json, cell))
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _from_json(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return list(map(_from_json, cell))
+    return float(cell) if cell in NOT_FINITE else cell

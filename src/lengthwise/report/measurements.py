@@ -74,6 +74,8 @@ def cell(interval: Interval | None, column: Column) -> dict[str, str]:
     if column.percent:
         ends = "" if interval.basis == "none" else f"{interval.low:.1%} … {interval.high:.1%}"
         return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": repr(interval.mean)}
+    if column.whole and interval.basis == "none":
+        return {"mean": f"{interval.mean:,.0f}", "spread": "", "sort": repr(interval.mean)}
     return {"mean": number(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
 
 

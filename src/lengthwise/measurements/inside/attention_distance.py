@@ -10,6 +10,7 @@ from torch.special import entr
 from lengthwise.config import ConfigError
 from lengthwise.measurements.inside.attention import AttentionCall, attention_calls, block_rows
 from lengthwise.models import Model, require_decoder
+from lengthwise.values import unlisted
 
 # ---- divergences in nats ------------------------------------------------------------------------------------------
 
@@ -74,6 +75,8 @@ def attention_distance(
     Source: Kazemnejad et al. 2023, section 5.2, equation 2. Differs: the published code swaps the arguments of the
     divergence, and compares head m of one model with head n of the other only for m < n.
     """
+    if variant not in DIVERGENCES:
+        raise ConfigError(f"there is no variant {unlisted(variant, DIVERGENCES)}")
     a, b = require_decoder(a), require_decoder(b)
     depths = len(a.blocks), len(b.blocks)
     if depths[0] != depths[1]:

@@ -3,10 +3,9 @@
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.probes import PROBES
-from lengthwise.probes.duplicates import DuplicatesQuestion
-from lengthwise.probes.repeated_examples import prompts
-from lengthwise.probes.repeated_examples.prompts import WHERE, Parts
+from lengthwise.measurements import repeated_examples as prompts
+from lengthwise.measurements.duplicates import Duplicates, DuplicatesOptions
+from lengthwise.measurements.repeated_examples import WHERE, Parts
 
 SMALL = Parts(dims=2, points=7, length=12)  # I = 0 1 2 3, z = 3, A = 5 6, target = 6
 ODD = Parts(dims=3, points=10, length=20)  # I = 0 ... 5, z = 5, A = 7 8 9, target = 8 9
@@ -14,8 +13,8 @@ PUBLISHED = Parts(dims=16, points=50, length=400)
 
 
 def published_duplicates():
-    question = DuplicatesQuestion(length=400, points=50, noise=tuple(range(5, 21)))
-    return PROBES.find("duplicates").prompts(question, 16)
+    options = DuplicatesOptions(length=400, points=50, noise=tuple(range(5, 21)))
+    return Duplicates().prompts(options, 16)
 
 
 def shown(made):

@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
+from lengthwise.measurements.inside import attention as rows
+from lengthwise.measurements.inside.attention import attention_calls
+from lengthwise.measurements.inside.attention_distance import (
+    DIVERGENCES,
+    attention_distance,
+    jensen_shannon,
+    pair_distances,
+    published_divergence,
+)
 from lengthwise.models import Decoder
-from lengthwise.probes.attention_distance.distance import attention_distance, pair_distances
-from lengthwise.probes.attention_distance.divergence import DIVERGENCES, jensen_shannon, published_divergence
-from lengthwise.probes.measuring import rows
-from lengthwise.probes.measuring.rows import attention_calls
 
 LN2 = math.log(2)
 

@@ -8,21 +8,12 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, alternate, choose
 from lengthwise.encodings import ENCODINGS, FIRE, T5, ALiBi, KerpleLog, NoPE, PositionEncoding, TransformerXL
 from lengthwise.forms import AttentionModifiers, DenseBias
+from lengthwise.measurements.inside.bias import bias_of, layer_biases, no_bias_reason, relative_distance, variation
+from lengthwise.measurements.inside.trained import TrainedRun
+from lengthwise.measurements.learned_bias import KINDS, MAX_STORED, LearnedBias, LearnedBiasOptions, kind_of
 from lengthwise.models import Decoder
-from lengthwise.probes.learned_bias import LearnedBias, LearnedBiasQuestion
-from lengthwise.probes.learned_bias.measure import (
-    MAX_STORED,
-    bias_of,
-    layer_biases,
-    measure,
-    no_bias_reason,
-    relative_distance,
-    require,
-    variation,
-)
-from lengthwise.probes.learned_bias.summary import kind_of
-from lengthwise.probes.measuring.trained_run import TrainedRun
 from lengthwise.tasks import Copy
+from tests.measurements.asking import measured
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 SIZES = {"num_heads": 2, "head_dim": 8, "d_model": 16, "train_length": 8}
@@ -108,7 +99,7 @@ def test_every_encoding_has_a_bias_or_a_reason(make):
         assert make.__name__ in reason
         assert ("content" in reason) == (make.__name__ in READ_CONTENT)
         with pytest.raises(ConfigError, match=f"has no bias to measure: .*{make.__name__}"):
-            require(run_of(make), [LearnedBiasQuestion()])
+            LearnedBias().require(run_of(make), LearnedBiasOptions())
 
 
 @pytest.mark.parametrize(
@@ -148,42 +139,50 @@ def test_the_stored_result():
     run = run_of(KerpleLog)
     trained = TrainedRun(run, decoder(KerpleLog), Copy())
     told: list[float] = []
-    found = measure(trained, LearnedBiasQuestion(query=6), told.append)
+    found = measured("learned-bias", trained, LearnedBiasOptions(query=6), told.append)
     assert told == [1]
-    assert found["distances"] == [0, 1, 2, 3, 4, 5, 6]
+    biases = found.grid("bias", "layer", "head", "distance")
+    assert [row["distance"] for row in found][-7:] == [0, 1, 2, 3, 4, 5, 6]
     (encoding,) = trained.model.encodings
     r1, r2 = encoding.r1.clamp(min=0.01).tolist(), encoding.r2.clamp(min=0.01).tolist()
     expected = [[-a * math.log1p(b * d) for d in range(7)] for a, b in zip(r1, r2, strict=True)]
-    assert found["bias"][0] == [pytest.approx(head, rel=1e-5) for head in expected]
-    assert found["bias"][1] == found["bias"][0], "one module for all layers"
+    assert biases[0] == [pytest.approx(head, rel=1e-5) for head in expected]
+    assert biases[1] == biases[0], "one module for all layers"
     by_hand = [naive(head[::-1]) for head in expected]
-    assert found["relative_distance"][0] == pytest.approx([distance for distance, _ in by_hand], rel=1e-5)
-    assert found["variation"][0] == pytest.approx([spread for _, spread in by_hand], rel=1e-5)
-    assert LearnedBias().cells(found) == ["6", "4", "0", "0", "0"]
+    assert found.grid("relative_distance", "head", layer=1) == pytest.approx(
+        [distance for distance, _ in by_hand], rel=1e-5
+    )
+    assert found.grid("variation", "head", layer=1) == pytest.approx([spread for _, spread in by_hand], rel=1e-5)
+    shown = LearnedBias().derive(found)
+    assert [shown.combined(kind, (), {}, "sum")[()] for kind in KINDS] == [4, 0, 0, 0]
+    assert shown.grid("relative", "distance", layer=1, head=1) == pytest.approx(expected[0], rel=1e-5)
 
 
 def test_a_long_query_is_stored_at_few_distances():
     trained = TrainedRun(run_of(ALiBi), decoder(ALiBi), Copy())
-    found = measure(trained, LearnedBiasQuestion(query=5000))
-    assert len(found["distances"]) == len(found["bias"][0][0]) == MAX_STORED
-    assert (found["distances"][0], found["distances"][-1]) == (0, 5000)
-    assert found["bias"][0][0][-1] == -5000 / 16
+    found = measured("learned-bias", trained, LearnedBiasOptions(query=5000))
+    (distances, bias) = (found.grid(name, "distance", layer=1, head=1) for name in ("distance", "bias"))
+    assert len(distances) == MAX_STORED
+    assert (distances[0], distances[-1], bias[-1]) == (0, 5000, -5000 / 16)
     exact = naive([-(5000 - j) / 256 for j in range(5001)])
-    assert found["relative_distance"][0][1] == pytest.approx(exact[0], rel=1e-5), "over all keys"
+    assert found.grid("relative_distance", layer=1, head=2) == pytest.approx(exact[0], rel=1e-5), "over all keys"
 
 
 def test_layers_without_a_bias():
     biases = layer_biases(decoder(alternate(choose(NoPE), choose(T5))), 4)
     assert biases.isnan().all((1, 2)).tolist() == [True, False]
-    require(run_of(alternate(choose(NoPE), choose(T5))), [LearnedBiasQuestion()])
+    pattern = alternate(choose(NoPE), choose(T5))
+    found = measured("learned-bias", TrainedRun(run_of(pattern), decoder(pattern), Copy()), LearnedBiasOptions(query=4))
+    assert set(found.column("layer")) == {2}
+    LearnedBias().require(run_of(alternate(choose(NoPE), choose(T5))), LearnedBiasOptions())
 
 
 def test_refused():
     with pytest.raises(ConfigError, match="query must be a whole number of at least 1, got 0"):
-        LearnedBiasQuestion(query=0)
+        LearnedBiasOptions(query=0)
     with pytest.raises(ConfigError, match="query must be at most 1,048,576, got 9,999,999"):
-        LearnedBiasQuestion(query=9_999_999)
+        LearnedBiasOptions(query=9_999_999)
     with pytest.raises(ConfigError, match="is Mamba, which has no attention"):
-        require(run_of(NoPE, ModelConfig.mamba(d_model=16, num_layers=2)), [LearnedBiasQuestion()])
+        LearnedBias().require(run_of(NoPE, ModelConfig.mamba(d_model=16, num_layers=2)), LearnedBiasOptions())
     with pytest.raises(ConfigError, match="rotates queries and keys and adds no bias; name a run of an encoding with"):
-        require(run_of(next(make for make in ENCODINGS if make.__name__ == "RoPE")), [LearnedBiasQuestion()])
+        LearnedBias().require(run_of(next(make for make in ENCODINGS if make.__name__ == "RoPE")), LearnedBiasOptions())

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 
 from lengthwise.config import ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, ALiBi, Learned, PositionEncoding, Sinusoidal
+from lengthwise.measurements.inside import attention as rows
+from lengthwise.measurements.inside.attention import attention_calls
+from lengthwise.measurements.inside.logit_split import no_split_reason, split_logits
 from lengthwise.models import Decoder
-from lengthwise.probes.logit_parts.split import no_split_reason, split_logits
-from lengthwise.probes.measuring import rows
-from lengthwise.probes.measuring.rows import attention_calls
 
 TOKENS = torch.randint(0, 11, (3, 13), generator=torch.Generator().manual_seed(1))
 

@@ -1,5 +1,6 @@
 """Probes of stored runs: the answer to a question is the same however it is cut, and what cannot be is refused."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -9,18 +10,18 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
+from lengthwise.measurements import Table
+from lengthwise.measurements.attention_distance import AttentionDistance, AttentionDistanceOptions
+from lengthwise.measurements.base import ExampleOptions
+from lengthwise.measurements.inside import trained as trained_run
+from lengthwise.measurements.inside.attended_distance import attended_distance
+from lengthwise.measurements.inside.attention_distance import attention_distance
+from lengthwise.measurements.inside.trained import TrainedRun, load_trained_run
 from lengthwise.positions import Randomized
-from lengthwise.probes.attended_distance import AttendedDistanceQuestion
-from lengthwise.probes.attended_distance import measure as attended
-from lengthwise.probes.attended_distance.measure import attended_distance
-from lengthwise.probes.attention_distance import AttentionDistanceQuestion
-from lengthwise.probes.attention_distance import measure as distances
-from lengthwise.probes.attention_distance.distance import attention_distance
-from lengthwise.probes.measuring import trained_run
-from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
 from lengthwise.tasks.base import Batch, generator
 from lengthwise.training import CheckpointError, train
+from tests.measurements.asking import measured
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2)
@@ -31,16 +32,25 @@ def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, positions=None, **setti
     return Run(encoding=choose(encoding), task=choose(task, **settings), model=model, training=training, seed=seed)
 
 
-def distance_question(against: str, length: int, **options) -> AttentionDistanceQuestion:
-    return AttentionDistanceQuestion(against=against, length=length, **options)
+def distance_question(against: str, length: int, **options) -> AttentionDistanceOptions:
+    return AttentionDistanceOptions(against=against, length=length, **options)
 
 
 def require_comparable(run: Run, other: Run, lengths: list[int]) -> None:
-    distances.require(run, [distance_question(other.key, length) for length in lengths], other)
+    for length in lengths:
+        AttentionDistance().require(run, distance_question(other.key, length), other)
 
 
-def attended_question(length: int, **options) -> AttendedDistanceQuestion:
-    return AttendedDistanceQuestion(length=length, **options)
+def attended_question(length: int, **options) -> ExampleOptions:
+    return ExampleOptions(length=length, **options)
+
+
+def distances(a: TrainedRun, b: TrainedRun, options, progress=None) -> Table:
+    return measured("attention-distance", dataclasses.replace(a, against=b), options, progress)
+
+
+def attended(trained: TrainedRun, options) -> Table:
+    return measured("attended-distance", trained, options)
 
 
 def trained(run: Run, folder: Path):
@@ -57,16 +67,16 @@ def pair(tmp_path_factory):
 
 def test_the_distance_of_stored_runs(pair):
     a, b = pair
-    found = distances.measure(a, b, distance_question(b.run.key, 6, examples=7))
+    found = distances(a, b, distance_question(b.run.key, 6, examples=7))
     batch = a.task.examples(0, 7, 6, "test")
     drawn = Randomized(max_length=64, at_evaluation="random").positions(
         batch.inputs, None, generator(0, "layout", 6), training=False
     )
     expected = attention_distance(a.model, b.model, batch.inputs, positions=(None, drawn))
-    assert found["layers"] == pytest.approx(expected.mean(0).tolist(), abs=1e-12)
-    assert found["standard_errors"] == pytest.approx((expected.std(0) / math.sqrt(7)).tolist(), abs=1e-12)
-    assert (found["n"], found["places"]) == (7, 7 * 14), "BOS, question, SEP and answer, in every example"
-    json.dumps(found, allow_nan=False)
+    assert found.column("distance") == pytest.approx(expected.mean(0).tolist(), abs=1e-12)
+    assert found.column("error") == pytest.approx((expected.std(0) / math.sqrt(7)).tolist(), abs=1e-12)
+    assert (found.first("n"), found.first("places")) == (7, 7 * 14), "BOS, question, SEP and answer, in every example"
+    json.dumps(found.to_data(), allow_nan=False)
 
 
 def test_places_that_fill_a_batch_up_do_not_count(pair):
@@ -79,33 +89,37 @@ def test_places_that_fill_a_batch_up_do_not_count(pair):
             return longer
 
     asked = distance_question(b.run.key, 4, examples=3)
-    plain = distances.measure(a, TrainedRun(a.run, b.model, b.task), asked)
-    filled = distances.measure(TrainedRun(a.run, a.model, Filled()), TrainedRun(a.run, b.model, b.task), asked)
-    assert filled["places"] == plain["places"]
-    assert filled["layers"] == pytest.approx(plain["layers"], abs=1e-6)
+    plain = distances(a, TrainedRun(a.run, b.model, b.task), asked)
+    filled = distances(TrainedRun(a.run, a.model, Filled()), TrainedRun(a.run, b.model, b.task), asked)
+    assert filled.first("places") == plain.first("places")
+    assert filled.column("distance") == pytest.approx(plain.column("distance"), abs=1e-6)
 
 
 def test_portions_change_nothing(pair, monkeypatch):
     a, b = pair
     asked, wide = distance_question(b.run.key, 6, examples=7), attended_question(6, examples=7)
-    whole, looked, told = distances.measure(a, b, asked), attended.measure(b, wide), []
+    whole, looked, told = distances(a, b, asked), attended(b, wide), []
     monkeypatch.setattr(trained_run, "TOKENS", 30)  # two examples
-    cut = distances.measure(a, b, asked, told.append)
-    assert told == [2, 2, 2, 1]
-    assert cut["layers"] == pytest.approx(whole["layers"], abs=1e-6)
-    again = attended.measure(b, wide)
-    assert (again["most"], again["queries"], again["n"]) == (looked["most"], looked["queries"], 7)
+    cut = distances(a, b, asked, told.append)
+    assert told == pytest.approx([2 / 7, 2 / 7, 2 / 7, 1 / 7])
+    assert cut.column("distance") == pytest.approx(whole.column("distance"), abs=1e-6)
+    again = attended(b, wide)
+    assert (again.column("highest"), again.first("queries"), again.first("n")) == (
+        looked.column("highest"),
+        looked.first("queries"),
+        7,
+    )
 
 
 def test_where_a_stored_run_looks(pair):
     a, _ = pair
-    found = attended.measure(a, attended_question(6, examples=5))
+    found = attended(a, attended_question(6, examples=5))
     batch = a.task.examples(0, 5, 6, "test")
     expected = attended_distance(a.model, batch.inputs, queries=batch.scored)
-    assert found["queries"] == 5 * 7, "the answer and its end"
-    assert torch.equal(torch.tensor(found["most"]), expected.most)
-    assert torch.tensor(found["mass"]).sum(-1).flatten().tolist() == pytest.approx([1.0] * 4, abs=1e-6)
-    json.dumps(found, allow_nan=False)
+    assert found.first("queries") == 5 * 7, "the answer and its end"
+    assert found.grid("highest", "layer", "head", "distance") == (expected.most.double() / 35).tolist()
+    assert list(found.combined("mass", ("layer", "head"), {}, "sum").values()) == pytest.approx([1.0] * 4, abs=1e-6)
+    json.dumps(found.to_data(), allow_nan=False)
 
 
 def test_the_work_before_an_answer_does_not_count(pair):
@@ -115,8 +129,8 @@ def test_the_work_before_an_answer_does_not_count(pair):
         def answer_mask(self, batch):
             return batch.scored & (batch.scored.cumsum(1) > 4)
 
-    found = attended.measure(TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
-    assert found["queries"] == 5 * 3
+    found = attended(TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
+    assert found.first("queries") == 5 * 3
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,7 @@ def test_which_places_say_the_answer(task):
 def test_no_more_examples_than_there_are(pair):
     a, _ = pair
     few = TrainedRun(a.run, a.model, Copy(symbols=26))
-    assert attended.measure(few, attended_question(1, examples=100))["n"] == few.task.available(1)
+    assert attended(few, attended_question(1, examples=100)).first("n") == few.task.available(1)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +183,7 @@ def test_a_model_without_attention(pair, tmp_path):
     mamba = trained(run_of(NoPE, 1, model=MAMBA), tmp_path)
     x = torch.zeros(1, 4, dtype=torch.long)
     for ask in (
-        lambda: attended.measure(mamba, attended_question(4)),
+        lambda: attended(mamba, attended_question(4)),
         lambda: attention_distance(pair[0].model, mamba.model, x),
         lambda: attended_distance(mamba.model, x, queries=x == 0),
     ):

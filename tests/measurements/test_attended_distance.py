@@ -5,10 +5,10 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, NoPE, RoPE
+from lengthwise.measurements.inside import attention as rows
+from lengthwise.measurements.inside.attended_distance import BINS, attended_distance
+from lengthwise.measurements.inside.attention import attention_calls
 from lengthwise.models import Decoder
-from lengthwise.probes.attended_distance.measure import BINS, attended_distance
-from lengthwise.probes.measuring import rows
-from lengthwise.probes.measuring.rows import attention_calls
 
 
 def decoder(encoding, heads: int = 2) -> Decoder:

@@ -8,30 +8,22 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
-from lengthwise.probes import PROBES, ModelQuestion
-from lengthwise.probes.base import IN_CONTEXT
-from lengthwise.probes.induction import measure as induction
-from lengthwise.probes.measuring import trained_run
-from lengthwise.probes.measuring.rows import attention_calls
-from lengthwise.probes.measuring.trained_run import TrainedRun
-from lengthwise.probes.recency import measure as recency
-from lengthwise.probes.repeated_examples import measure as scores
+from lengthwise.measurements import PROBES, Table, recency
+from lengthwise.measurements import repeated_examples as scores
+from lengthwise.measurements.in_context import InContextProbe
+from lengthwise.measurements.inside import induction
+from lengthwise.measurements.inside import trained as trained_run
+from lengthwise.measurements.inside.attention import attention_calls
+from lengthwise.measurements.inside.trained import TrainedRun
 from lengthwise.tasks import CNF, Conjunction, Copy, LinearRegression, ParityFunction, SparseMajority, generator
 from lengthwise.training import build
+from tests.measurements.asking import measured, options_of
 
 MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
 
 
-def question_of(probe: str, train_length: int, length: int | None = None, **options) -> ModelQuestion:
-    return PROBES.find_model_probe(probe).question.with_defaults(train_length, length=length, **options)
-
-
-def measured(of: TrainedRun, asked: ModelQuestion, on_progress=None):
-    return PROBES.find_model_probe(asked.probe).measure(of, asked, None, on_progress)
-
-
-def prompts_of(asked: ModelQuestion, dims: int):
-    return PROBES.find(asked.probe).prompts(asked, dims)
+def prompts_of(probe: str, options, dims: int):
+    return PROBES[probe].prompts(options, dims)
 
 
 def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> TrainedRun:
@@ -74,27 +66,29 @@ def test_the_last_question_is_the_row_of_the_matrix(probed):
 
 def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
     monkeypatch.setattr(trained_run, "TOKENS", 50)
-    asked = question_of("recency", 6, examples=5)
+    asked = options_of("recency", 6, examples=5)
     assert (asked.length, asked.points, asked.repeats) == (24, 6, 4)
     told = []
-    found = measured(probed, asked, told.append)
-    assert sum(told) == pytest.approx(5)
+    found = measured("recency", probed, asked, told.append)
+    assert sum(told) == pytest.approx(1)
     with torch.no_grad():
         row = matrices(probed, probed.task.examples(0, 5, 24).inputs)[:, :, :, -2].mean(1)
         short = matrices(probed, probed.task.examples(0, 5, 6).inputs)[-1, :, :, -2].mean(0)
         xs, ys = probed.task.examples_of(probed.task.examples(0, 5, 6))
         again = matrices(probed, probed.task.pack(xs.repeat(1, 4, 1), ys.repeat(1, 4)).inputs)[-1, :, :, -2].mean(0)
-    assert torch.tensor(found["layers"]).double() == pytest.approx(row[..., 1:-1:2].double(), rel=1e-4, abs=1e-7)
+    assert torch.tensor(found.grid("weight", "layer", "head", "place", on="labels")).double() == pytest.approx(
+        row[..., 1:-1:2].double(), rel=1e-4, abs=1e-7
+    )
     for name, expected in (("long", row[-1]), ("trained", short), ("repeated", again)):
-        shares = torch.tensor(found["last"][name]).double()
+        shares = torch.tensor(found.grid("weight", "head", "place", on="inputs", prompts=name)).double()
         assert shares == pytest.approx(expected[..., ::2].double(), rel=1e-4, abs=1e-7)
-    json.dumps(found, allow_nan=False)
+    json.dumps(found.to_data(), allow_nan=False)
 
 
 def test_induction_counts_the_earlier_labels(probed):
     """As the published code adds it up, pair by pair."""
-    asked = question_of("induction", 6, 8, points=3, repeats=3, examples=4)
-    found = measured(probed, asked)
+    asked = options_of("induction", 6, 8, points=3, repeats=3, examples=4)
+    found = measured("induction", probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 4, 3))
     with torch.no_grad():
         weights = matrices(probed, probed.task.pack(xs.repeat(1, 3, 1), ys.repeat(1, 3)).inputs).mean(1)
@@ -104,16 +98,16 @@ def test_induction_counts_the_earlier_labels(probed):
             for n in range(0, 6, 2):
                 total += weights[:, :, segment * 6 + n, before * 6 + n + 1]
                 pairs += 1
-    assert found["prefix_score"] == pytest.approx(float(total.mean()) / pairs, rel=1e-4)
-    assert torch.tensor(found["induction"]) == pytest.approx(total / 6, rel=1e-4)
+    assert found.first("prefix_score") == pytest.approx(float(total.mean()) / pairs, rel=1e-4)
+    assert torch.tensor(found.grid("induction", "layer", "head")) == pytest.approx(total / 6, rel=1e-4)
     even = [1 / 7, 1 / 9, 1 / 11, 2 / 13, 2 / 15, 2 / 17]
-    assert found["uniform"]["induction"] == pytest.approx(sum(even) / 6, rel=1e-5)
+    assert found.first("uniform_induction") == pytest.approx(sum(even) / 6, rel=1e-5)
 
 
 def test_nearest_counts_the_labels_of_similar_inputs(probed):
-    asked = question_of("induction", 6, 8, points=3, examples=4, neighbours=2)
-    found = measured(probed, asked)
-    assert found["start"] == 5
+    asked = options_of("induction", 6, 8, points=3, examples=4, neighbours=2)
+    found = measured("induction", probed, asked)
+    assert found.first("start") == 5
     batch = probed.task.examples(0, 4, 8)
     xs, _ = probed.task.examples_of(batch)
     with torch.no_grad():
@@ -123,9 +117,9 @@ def test_nearest_counts_the_labels_of_similar_inputs(probed):
         for n in range(4, 8):
             near = torch.cosine_similarity(xs[row, n], xs[row, :n], dim=-1).topk(2).indices
             total += weights[:, row, :, 2 * n][..., 2 * near + 1].sum(-1)
-    assert torch.tensor(found["nearest"]) == pytest.approx(total / 16, rel=1e-4)
-    assert found["nearest_score"] == pytest.approx(float(total.mean()) / 16, rel=1e-4)
-    assert found["uniform"]["nearest"] == pytest.approx(sum(2 / (2 * n + 1) for n in range(4, 8)) / 4, rel=1e-5)
+    assert torch.tensor(found.grid("nearest", "layer", "head")) == pytest.approx(total / 16, rel=1e-4)
+    assert found.combined("nearest", (), {})[()] == pytest.approx(float(total.mean()) / 16, rel=1e-4)
+    assert found.first("uniform_nearest") == pytest.approx(sum(2 / (2 * n + 1) for n in range(4, 8)) / 4, rel=1e-5)
 
 
 def test_of_equals_the_earliest_is_nearest():
@@ -145,27 +139,30 @@ def test_earlier_labels_by_hand():
 
 @pytest.mark.parametrize("probe", ["duplicates", "lost-in-the-middle"])
 def test_scores_are_those_of_the_prompts(probed, probe, monkeypatch):
-    asked = question_of(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
-    whole = measured(probed, asked)
+    asked = options_of(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
+    whole = measured(probe, probed, asked)
     monkeypatch.setattr(scores, "TOKENS", 60)
-    cut = measured(probed, asked)
+    cut = measured(probe, probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 7, 6))
-    made = prompts_of(asked, 2)
-    assert [(one["kind"], one["at"]) for one in whole["prompts"]] == [(one.kind, one.at) for one in made]
-    for one, other, found in zip(made, cut["prompts"], whole["prompts"], strict=True):
+    made = prompts_of(probe, asked, 2)
+    assert list(whole.groups("score", ("kind", "at"), {})) == [(one.kind, one.at) for one in made]
+    for one in made:
         places = torch.tensor([n + 4 if one.kind == "serial" else n for n in one.examples])
         batch = probed.task.pack(xs[:, places], ys[:, places])
         with torch.no_grad():
             curve = probed.task.curve(probed.model(batch.inputs), batch)
         own = curve[:, one.start : one.stop].mean(1)
-        assert found["score"] == pytest.approx(float(own.mean()), rel=1e-4)
-        assert other["score"] == pytest.approx(found["score"], rel=1e-4)
-        assert found["groups"] == pytest.approx(own.tolist(), rel=1e-4)
-        assert found["low"] <= found["score"] <= found["high"]
+        where = {"kind": one.kind, "at": one.at, "example": None}
+        score, low, high, groups = (whole.grid(name, **where) for name in ("score", "low", "high", "groups"))
+        assert score == pytest.approx(float(own.mean()), rel=1e-4)
+        assert cut.grid("score", **where) == pytest.approx(score, rel=1e-4)
+        assert groups == pytest.approx(own.tolist(), rel=1e-4)
+        assert low <= score <= high
         if one.kind != "serial":
-            assert found["curve"]["mean"] == pytest.approx(curve.mean(0).tolist(), rel=1e-4)
-            assert all(a <= b for a, b in zip(found["curve"]["low"], found["curve"]["high"], strict=True))
-    json.dumps(whole, allow_nan=False)
+            mean, low, high = (whole.grid(n, "example", kind=one.kind, at=one.at) for n in ("score", "low", "high"))
+            assert mean == pytest.approx(curve.mean(0).tolist(), rel=1e-4)
+            assert all(a <= b for a, b in zip(low, high, strict=True))
+    json.dumps(whole.to_data(), allow_nan=False)
 
 
 def test_repeated_examples_keep_the_label_of_the_function():
@@ -173,7 +170,7 @@ def test_repeated_examples_keep_the_label_of_the_function():
     task = LinearRegression(dims=2)
     xs, ys = task.examples_of(task.examples(0, 5, 7))
     w = torch.linalg.solve(xs[:, :2].double(), ys[:, :2, None].double())
-    for made in prompts_of(question_of("duplicates", 7, 20), 2):
+    for made in prompts_of("duplicates", options_of("duplicates", 7, 20), 2):
         places = torch.tensor(made.examples)
         assert (xs[:, places].double() @ w)[..., 0] == pytest.approx(ys[:, places].double(), abs=1e-4)
 
@@ -184,7 +181,7 @@ def test_repeated_examples_keep_the_label_of_a_boolean_function(make):
     task = make(dims=4)
     xs, ys = task.examples_of(task.examples(3, 20, 12))
     functions = task.functions(generator(3, "test", 12), 20, 4)
-    for made in prompts_of(question_of("duplicates", 12, 30), 4):
+    for made in prompts_of("duplicates", options_of("duplicates", 12, 30), 4):
         places = torch.tensor(made.examples)
         assert torch.equal(task.apply(functions, xs[:, places]), ys[:, places])
 
@@ -195,32 +192,32 @@ def test_the_bootstrap_by_hand():
     low, high = scores.interval(values, chosen)
     assert low.tolist() == pytest.approx([0.1, 5.0])  # means 0, 1, 1, 1, 2; 2.5 % of 4 steps
     assert high.tolist() == pytest.approx([1.9, 5.0])
-    asked = question_of("duplicates", 6)
+    asked = options_of("duplicates", 6)
     assert torch.equal(scores.draw_resamples(asked), scores.draw_resamples(asked))
     assert scores.draw_resamples(asked).shape == (100, 100)
 
 
-def test_what_is_not_finite_is_none(probed):
-    made = prompts_of(question_of("duplicates", 6, 15), 2)[0]
+def test_what_is_not_finite_is_kept(probed):
+    made = prompts_of("duplicates", options_of("duplicates", 6, 15), 2)[0]
     values = torch.full((4, len(made.examples)), math.inf).double()
-    found = scores.prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
-    assert found["score"] is None
-    json.dumps(found, allow_nan=False)
+    found = Table.from_rows(scores.prompt_rows(made, values, torch.zeros(3, 4, dtype=torch.long)))
+    assert found.grid("score", example=None) == math.inf
+    assert Table.from_data(json.loads(json.dumps(found.to_data(), allow_nan=False))).first("score") == math.inf
 
 
 def test_published_defaults():
-    assert question_of("recency", 50).to_data() == {
-        "probe": "recency", "length": 200, "points": 50, "repeats": 4, "examples": 64, "seed": 0,
+    assert options_of("recency", 50).to_data() == {
+        "length": 200, "points": 50, "repeats": 4, "examples": 64, "seed": 0,
     }  # fmt: skip
-    assert question_of("duplicates", 50).to_data() == {
-        "probe": "duplicates", "length": 400, "points": 50, "noise": list(range(5, 21)), "resamples": 100, "examples": 100,
+    assert options_of("duplicates", 50).to_data() == {
+        "length": 400, "points": 50, "noise": list(range(5, 21)), "resamples": 100, "examples": 100,
         "seed": 0,
     }  # fmt: skip
-    assert question_of("lost-in-the-middle", 50).to_data() == {
-        "probe": "lost-in-the-middle", "length": 400, "points": 50, "positions": 21, "resamples": 100, "examples": 100, "seed": 0,
+    assert options_of("lost-in-the-middle", 50).to_data() == {
+        "length": 400, "points": 50, "positions": 21, "resamples": 100, "examples": 100, "seed": 0,
     }  # fmt: skip
-    assert question_of("induction", 50).to_data() == {
-        "probe": "induction", "length": 80, "points": 12, "repeats": 4, "neighbours": 1, "examples": 100, "seed": 0,
+    assert options_of("induction", 50).to_data() == {
+        "length": 80, "points": 12, "repeats": 4, "neighbours": 1, "examples": 100, "seed": 0,
     }  # fmt: skip
 
 
@@ -235,35 +232,35 @@ def test_published_defaults():
         (
             "duplicates",
             {"positions": 3},
-            "duplicates has no setting 'positions'; its settings are: length, examples, seed, points, resamples, noise",
+            "Duplicates has no setting 'positions'; its settings are: length, examples, seed, points, resamples, noise",
         ),
     ],
 )
 def test_questions_that_cannot_be(probe, settings, words):
     with pytest.raises(ConfigError, match=words):
-        question_of(probe, 50, **settings)
+        options_of(probe, 50, **settings)
 
 
 def test_runs_that_cannot_be_asked():
-    def require(run, asked) -> None:
-        PROBES.find_model_probe(asked.probe).require(run, [asked], None)
+    def require(run, probe, **settings) -> None:
+        PROBES[probe].require(run, options_of(probe, run.training.train_length, **settings), None)
 
     def refused(run, probe, **settings) -> str:
         with pytest.raises(ConfigError) as caught:
-            require(run, question_of(probe, run.training.train_length, **settings))
+            require(run, probe, **settings)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
     copy = Run(encoding=choose(NoPE), task=choose(Copy), training=TrainingConfig(train_length=6))
-    for probe in PROBES.of_models:
-        if probe.chapter is IN_CONTEXT:
+    for probe in PROBES.values():
+        if isinstance(probe, InContextProbe):
             assert "on Copy; name" in refused(copy, probe.name)
     learned = subject(Learned, max_length=40).run
     assert "length 24 examples needs 48 positions, but Learned has 40" in refused(learned, "recency")
     assert "needs 96 positions" in refused(learned, "duplicates")
     assert "needs 96 positions" in refused(learned, "lost-in-the-middle")
     assert "needs 160 positions" in refused(learned, "induction")
-    require(learned, question_of("recency", 6, 20, repeats=2))
+    require(learned, "recency", length=20, repeats=2)
     assert "4 repeats" not in refused(learned, "recency", length=20), "what is repeated is too long as well"
     many = subject(dims=4).run
     assert "points must be at least 8 " in refused(many, "duplicates")
@@ -273,4 +270,4 @@ def test_runs_that_cannot_be_asked():
         training=TrainingConfig(train_length=50),
     )  # fmt: skip
     assert "has no attention" in refused(mamba, "recency")
-    require(mamba, question_of("duplicates", 50))
+    require(mamba, "duplicates")
