@@ -10,9 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
-# A part may import the parts of earlier rows; parts in one row do not know each other. `probes` is the list of probes with their
-# classes and questions. The other modules of a probe's folder are parts of their own: `probes.summary` and
-# `probes.section` by name, and all others are `probes.measure`.
+# A part may import the parts of earlier rows; parts in one row do not know each other. `measurements` declares measurements, and its
+# functions import PyTorch and later parts when they are called. `measurements.inside` is what they compute inside models.
 ORDER = [
     {
         "values",
@@ -27,7 +26,7 @@ ORDER = [
     {"versions"},
     {"config"},
     {"plugins"},
-    {"probes"},
+    {"measurements"},
     {"span", "baselines", "native", "corpora"},
     {"forms", "downstream"},
     {"encodings", "positions", "tasks"},
@@ -36,12 +35,11 @@ ORDER = [
     {"models"},
     {"training", "conformance"},
     {"evaluation"},
-    {"probes.measure"},
+    {"measurements.inside"},
     {"store"},
     {"analysis"},
-    {"probes.summary"},
     {"report"},
-    {"probes.section", "trackers"},
+    {"trackers"},
     {"studies", "serve", "exchange"},
     {"speed", "huggingface"},
     {"reach"},
@@ -64,12 +62,10 @@ WITHOUT_TORCH = {
     "plugins",
     "corpora",
     "downstream",
-    "probes",
+    "measurements",
     "store",
     "analysis",
-    "probes.summary",
     "report",
-    "probes.section",
     "trackers",
     "serve",
     "exchange",
@@ -87,24 +83,18 @@ def part_of(path: Path) -> str:
 
 def part_of_module(names: Sequence[str]) -> str:
     """The part of a module, given by its names below `lengthwise`."""
-    if names[0] != "probes" or len(names) < 3 or names[2] == "__init__":
-        return "probes.measure" if names[:2] == ["probes", "measuring"] else names[0]
-    return f"probes.{names[2]}" if names[2] in ("summary", "section") else "probes.measure"
+    return "measurements.inside" if list(names[:2]) == ["measurements", "inside"] else names[0]
 
 
 def imported(path: Path) -> set[str]:
     """The full names of the modules that a file imports, wherever in the file it does so.
 
-    The classes of probes may name the types of later parts, under TYPE_CHECKING.
+    Of the declarations of measurements, only what they import when they are loaded, without types.
     """
     package = ["lengthwise", *path.relative_to(SOURCE).parts[:-1]]
     found = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for_types = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    skipped = {id(inner) for node in for_types for inner in ast.walk(node)} if part_of(path) == "probes" else set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+    for node in tree.body if part_of(path) == "measurements" else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -115,10 +105,8 @@ def imported(path: Path) -> set[str]:
 
 
 def parts_imported(path: Path) -> set[str]:
-    """The parts that a file imports. The methods of a probe's class import the modules of its folder when they are called."""
+    """The parts that a file imports."""
     parts = {part_of_module(name.split(".")[1:]) for name in imported(path) if name.startswith("lengthwise.")}
-    if part_of(path) == "probes":
-        parts = {part for part in parts if not part.startswith("probes.")}
     return parts - {"__version__", part_of(path)}
 
 
@@ -154,18 +142,9 @@ def test_relative_imports_are_understood(tmp_path: Path, monkeypatch: pytest.Mon
     assert part_of(file) == "store"
 
 
-def test_parts_of_probes() -> None:
-    names = {
-        "base.py": "probes",
-        "recency/__init__.py": "probes",
-        "recency/summary.py": "probes.summary",
-        "recency/section.py": "probes.section",
-        "recency/measure.py": "probes.measure",
-        "attention_distance/distance.py": "probes.measure",
-        "measuring/__init__.py": "probes.measure",
-        "measuring/rows.py": "probes.measure",
-    }
-    assert {name: part_of(SOURCE / "probes" / name) for name in names} == names
+def test_parts_of_measurements() -> None:
+    names = {"base.py": "measurements", "recency.py": "measurements", "inside/bias.py": "measurements.inside"}
+    assert {name: part_of(SOURCE / "measurements" / name) for name in names} == names
 
 
 MODULES = [
@@ -192,22 +171,11 @@ def test_each_import_by_itself_loads_no_torch(module: str) -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_summaries_and_sections_of_probes_load_no_torch() -> None:
-    """All in one process, because a report loads them together."""
-    parts = ("probes.summary", "probes.section")
-    files = [file.relative_to(SOURCE).with_suffix("") for file in FILES if part_of(file) in parts]
-    assert len(files) >= 13
-    modules = ", ".join(f"lengthwise.{'.'.join(file.parts)}" for file in files)
-    code = f"import sys, {modules}; print('torch' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.stdout.strip() == "False", ran.stderr
-
-
-def test_the_list_of_probes_loads_nothing_else() -> None:
-    code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
+def test_the_list_of_measurements_loads_nothing_else() -> None:
+    code = "import sys, lengthwise.measurements; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
-    assert loaded == {"probes", "config", "user_classes", "validation", "values", "versions"}, ran.stderr
+    assert loaded == {"measurements", "config", "user_classes", "validation", "values", "versions"}, ran.stderr
 
 
 def test_touching_an_encoding_loads_torch() -> None:

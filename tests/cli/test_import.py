@@ -24,7 +24,7 @@ def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: P
     assert here("export", "bundle", "tiny", "--out", file, "--results", finished, "--force").code == 0
     ran = here("import", file, "--results", there)
     assert ran.code == 0, ran.err
-    assert ran.out == f"tiny in {there / 'results.db'}: added 2 runs, 4 scores, 1 probe result, 2 weights files\n"
+    assert ran.out == f"tiny in {there / 'results.db'}: added 2 runs, 4 scores, 1 answer, 2 weights files\n"
     ran = here("import", file, "--results", there)
     assert (ran.code, ran.out) == (0, f"tiny in {there / 'results.db'}: nothing new\n")
     pages = []

@@ -42,8 +42,8 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
     found = json.loads(here("lengths", key, "--results", results, "--json").out)
     assert (found["run"], found["drawn"], found["train"]["examples"]) == (key, 1000, 1000)
     assert set(found["test"]["lengths"]) == {"4", "8"}
-    probes = json.loads(here("show", key, "--results", results, "--json").out)["probes"]
-    assert [probe["asked"]["field"] for probe in probes] == ["input", "length"]  # each stored once
+    answers = json.loads(here("show", key, "--results", results, "--json").out)["answers"]
+    assert [answer["question"]["field"] for answer in answers] == ["input", "length"]  # each stored once
     assert (
         f"`lengthwise lengths {key[:8]} --results {results}` shows them" in here("show", key, "--results", results).out
     )

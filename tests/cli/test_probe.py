@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.probe import table_of_results
-from lengthwise.probes import PROBES
+from lengthwise.cli.probe import _print_table
+from lengthwise.measurements import PROBES, Table
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
@@ -54,21 +54,21 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
     assert "FIRE-S, seed 0" in ran.out
     assert "known already" not in ran.out
     rows = json.loads(distance(*command, "--json").out)
-    assert [row["asked"]["length"] for row in rows] == [4, 8], "the lengths that the run was scored at"
+    assert [row["question"]["length"] for row in rows] == [4, 8], "the lengths that the run was scored at"
     assert not any(row["new"] for row in rows)
     for row in rows:
         assert row["key"] == keys["FIRE-S"]
-        assert row["asked"] == {
-            "probe": "attention-distance",
+        assert row["question"] == {
+            "measurement": "attention-distance",
             "against": keys["NoPE"],
-            "length": row["asked"]["length"],
+            "length": row["question"]["length"],
             "examples": 10,
             "seed": 0,
             "variant": "jensen-shannon",
         }
-        assert set(row["result"]) == {"layers", "standard_errors", "n", "places", "seconds"}
-        assert len(row["result"]["layers"]) == 2
-        assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
+        assert set(row["columns"]) == {"layer", "distance", "error", "n", "places"}
+        assert row["columns"]["layer"] == [1, 2]
+        assert all(0 <= distance <= math.log(2) for distance in row["columns"]["distance"])
     assert "2 of 2 results were already stored." in distance(*command).out
     more = distance(*command, "--lengths", "8,6")
     assert "1 of 2 results were already stored." in more.out
@@ -76,7 +76,7 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
 
 def test_an_encoding_s_name_finds_the_run(distance: Call, keys: dict[str, str]) -> None:
     (row,) = json.loads(distance(keys["FIRE-S"], "--against", "nope", "--lengths", 5, "--json").out)
-    assert row["asked"]["against"] == keys["NoPE"]
+    assert row["question"]["against"] == keys["NoPE"]
 
 
 def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str, str]) -> None:
@@ -87,18 +87,18 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
     assert "another seed" in ran.err, "NoPE has one seed"
     looked = here("probe", "attended-distance", "--study", "tiny", "--results", results, "--examples", 3, "--json")
     rows = json.loads(looked.out)
-    assert [(row["label"], row["asked"]["length"], row["result"]["n"]) for row in rows] == [
+    assert [(row["label"], row["question"]["length"], row["columns"]["n"][0]) for row in rows] == [
         ("NoPE", 8, 3),
         ("FIRE-S", 8, 3),
     ]
     for row in rows:
-        assert row["asked"] == {"probe": "attended-distance", "length": 8, "examples": 3, "seed": 0}
-        assert set(row) == {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
-        assert set(row["result"]) == {"bins", "most", "mass", "queries", "n", "seconds"}
-        for layer in row["result"]["most"]:
-            assert [sum(head) for head in layer] == [row["result"]["queries"]] * 2
+        assert row["question"] == {"measurement": "attended-distance", "length": 8, "examples": 3, "seed": 0}
+        assert set(row) == {"label", "task", "seed", "new", "key", "question", "columns", "facts", "created"}
+        assert row["facts"]["seconds"] > 0
+        shares = Table(row["columns"]).combined("highest", ("layer", "head"), {}, "sum")
+        assert list(shares.values()) == pytest.approx([1.0] * 4)
     table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
-    assert "highest logit at distance" in table.out
+    assert "0.95" in table.out
     assert "The result was already stored." in table.out
 
 
@@ -112,19 +112,16 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
     assert "eeee0000" not in chosen.err, "and was not asked for"
 
 
-def test_answers_about_several_tasks_say_which() -> None:
-    def answer(task: str) -> Any:
+def test_answers_about_several_tasks_say_which(capsys: pytest.CaptureFixture[str]) -> None:
+    def result(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        job = SimpleNamespace(run=run, against=None, question=None)
-        result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
-        return SimpleNamespace(job=job, row=SimpleNamespace(asked={"length": 8}, result=result))
+        rows = [{"layer": 1, "head": 1, "distance": 0.0, "highest": 1.0, "mass": 1.0, "queries": 4, "n": 3}]
+        row = SimpleNamespace(question={"length": 8}, rows=Table.from_rows(rows).to_data())
+        return SimpleNamespace(job=SimpleNamespace(run=run, against=None), row=row)
 
-    one, two = (
-        table_of_results(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
-        for other in ("Copy", "Parity")
-    )
-    assert "task" not in [column.header for column in one.columns]
-    assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
+    for other in ("Copy", "Parity"):
+        _print_table(PROBES["attended-distance"], [result("Copy"), result(other)])
+        assert ("Copy" in capsys.readouterr().out) == (other == "Parity")
 
 
 def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) -> None:
@@ -133,16 +130,22 @@ def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) ->
     assert bias.code == 0, bias.err
     assert "NoPE, seed 0): run" in bias.err
     assert "has no bias to measure: NoPE adds no bias" in bias.err
-    assert "length" not in bias.out, "it reads no examples"
+    assert "length" not in bias.out.partition("run  ")[2], "it reads no examples"
     (row,) = json.loads(here("probe", "learned-bias", keys["FIRE-S"], "--query", 9, "--results", results, "--json").out)
-    assert (row["new"], row["asked"]) == (False, {"probe": "learned-bias", "query": 9})
+    assert (row["new"], row["question"]) == (False, {"measurement": "learned-bias", "query": 9})
     shift = here(
         "probe", "position-shift", "--study", "tiny", "--shifts", "0,7", "--examples", 3, "--results", results, "--json"
     )
     nope, fire = json.loads(shift.out)
-    assert nope["asked"] == {"probe": "position-shift", "length": 4, "shifts": [0, 7], "examples": 3, "seed": 0}
-    assert (nope["result"]["invariant"], fire["result"]["invariant"]) == (True, False)
-    assert nope["result"]["logit_changes"] == [0, 0]
+    assert nope["question"] == {
+        "measurement": "position-shift",
+        "length": 4,
+        "shifts": [0, 7],
+        "examples": 3,
+        "seed": 0,
+    }
+    assert (nope["columns"]["invariant"][0], fire["columns"]["invariant"][0]) == (True, False)
+    assert nope["columns"]["logit_change"] == [0, 0]
     parts = here("probe", "logit-parts", "--study", "tiny", "--results", results)
     assert parts.code == 2
     assert "no run of study 'tiny' can be probed" in parts.err
@@ -150,25 +153,23 @@ def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) ->
     page = here("report", "--results", results)
     assert page.code == 0
     text = (results / "report.html").read_text(encoding="utf-8")
-    for chapter in ("attention", "positions", "development"):
-        assert text.count(f'<section class="{chapter}"') == 1
+    for chapter in ("attention", "shifted-positions", "during-training"):
+        assert text.count(f'<section class="measurements" data-chapter="{chapter}"') == 1
 
 
 def test_what_the_training_recorded(here: Call, results: Path, keys: dict[str, str]) -> None:
     with open_store(results, create=False) as store:
         of_run = {
-            label: [row for row in store.probes([key]) if row.asked == {"probe": "development"}]
+            label: [row for row in store.answers([key]) if row.question == {"measurement": "development"}]
             for label, key in keys.items()
         }
     assert of_run["NoPE"] == []
     (row,) = of_run["FIRE-S"]
-    assert row.result["steps"] == list(range(11))
-    assert [(quantity["name"], quantity["layers"]) for quantity in row.result["quantities"]] == [
-        ("c", [1, 2]),
-        ("L", [1, 2]),
-    ]
+    values = Table.from_data(row.rows).grid("value", "quantity", "step")
+    assert list(map(len, values)) == [11, 11]
+    assert set(Table.from_data(row.rows).column("layers")) == {"layers 1 to 2"}
     assert "device" in row.facts
-    assert "development: c in layers 1 to 2 from 0.1 to " in here("show", keys["FIRE-S"], "--results", results).out
+    assert "development, c, layers 1 to 2            0.100" in here("show", keys["FIRE-S"], "--results", results).out
     refused = here("probe", "development", keys["FIRE-S"], "--results", results)
     assert refused.code == 2
     assert "development is not a probe of trained models; use `lengthwise show KEY`" in refused.err
@@ -177,8 +178,8 @@ def test_what_the_training_recorded(here: Call, results: Path, keys: dict[str, s
 def test_the_published_variant(distance: Call, keys: dict[str, str]) -> None:
     command = (keys["FIRE-S"], "--against", "nope", "--lengths", 4, "--json")
     (true,), (published,) = (json.loads(distance(*command, *more).out) for more in ((), ("--variant", "published")))
-    assert published["asked"]["variant"] == "published"
-    assert published["result"]["layers"] != true["result"]["layers"]
+    assert published["question"]["variant"] == "published"
+    assert published["columns"]["distance"] != true["columns"]["distance"]
 
 
 def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[str, str], tmp_path: Path) -> None:
@@ -219,21 +220,15 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         ),
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds needs --against with"),
-        (("attended-distance", "FIRE", "--against", "NOPE"), "--against applies only to attention-distance"),
-        (
-            ("learned-bias", "FIRE", "--lengths", "8"),
-            "--lengths applies only to attention-distance, attended-distance,",
-        ),
+        (("attended-distance", "FIRE", "--against", "NOPE"), "Unknown option: --against"),
+        (("learned-bias", "FIRE", "--lengths", "8"), "Unknown option: --lengths"),
         (("learned-bias", "NOPE"), "has no bias to measure: NoPE adds no bias; name a run of an encoding with a bias"),
         (("learned-bias", "FIRE", "--query", "0"), "query must be a whole number of at least 1, got 0"),
         (
             ("position-shift", "FIRE", "--shifts", "1,x"),
             "--shifts contains 'x'; write whole numbers from 0 to 999,999,999",
         ),
-        (
-            ("attended-distance", "FIRE", "--shifts", "1"),
-            "--shifts applies only to position-shift, not to attended-distance",
-        ),
+        (("attended-distance", "FIRE", "--shifts", "1"), "Unknown option: --shifts"),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
         (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
         (("attended-distance", "FIRE", "--task", "copy"), "--task selects runs of a study"),
@@ -267,7 +262,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attended-distance", "--study", "empty"), "study 'empty' has no runs; run it first"),
         (("attention-distance", "--study", "empty", "--against", "nope"), "study 'empty' has no runs; run it first"),
         (("lengths", "NOPE"), "lengths is not a probe of trained models; use `lengthwise lengths KEY`"),
-        (("show", "NOPE"), "show is a command and not a probe; see `lengthwise show --help`"),
+        (("show", "NOPE"), 'Unknown command "show"'),
         (("attention-distance", "--study", "tiny", "--against", "nop"), "did you mean"),
     ],
 )
@@ -284,8 +279,8 @@ def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str
     here("probe", "attended-distance", keys["NoPE"], "--lengths", "3,5", "--examples", 2, "--results", results)
     stored = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
     rows = [row for row in stored if row["asked"]["probe"] == "attended-distance"]
-    assert {3, 5} <= {row["asked"]["length"] for row in rows}
+    assert {3, 5} <= {row["question"]["length"] for row in rows}
     said = here("show", keys["NoPE"], "--results", results).out
     assert (
-        f"attended-distance: {len(rows)} stored results; `lengthwise probe attended-distance {keys['NoPE'][:8]}" in said
+        f"attended-distance: {len(rows)} stored answers; `lengthwise probe attended-distance {keys['NoPE'][:8]}" in said
     )

@@ -72,7 +72,9 @@ def fill(
             for n in (0, 10, 20)
         ]
         store.add_curve(row.key, points, worker=row.worker)
-        store.add_probe(row.key, {"probe": "own probe", "length": 8}, {"value": 0.5 + run["seed"]}, {"device": "cpu"})
+        store.add_answer(
+            row.key, {"measurement": "own", "length": 8}, {"value": [0.5 + run["seed"]]}, {"device": "cpu"}
+        )
         store.heartbeat(row.key, str(row.worker), 20, 20)
         cost = {"seconds": 1.5, "peak_memory": 300_000_000, "backend": "fused"}
         store.finish(row.key, str(row.worker), cost | {"versions": {"torch": "2.13"}})

@@ -130,7 +130,7 @@ def _fill_lineage(store: Store) -> None:
     fill(store, "made", seeds=1, labels=("ALiBi",), parent=second["key"])
     key = store.runs("made")[0].key
     (against,) = fill(store, "compared", seeds=1, labels=("T5",))
-    store.add_probe(key, {"probe": "own", "against": against["key"]}, {"value": 1.0}, {})
+    store.add_answer(key, {"measurement": "own", "against": against["key"]}, {"value": [1.0]}, {})
 
 
 def test_training_goes_to_runs_that_are_not_finished_here(store: Store, bundle: Path, where: str) -> None:
@@ -165,10 +165,8 @@ def test_other_results_are_refused_and_equal_ones_stay(store: Store, bundle: Pat
         other.add_study("mine", evaluation={}, runs=runs)
         asked = runs[0]["asked"][0]
         other.add_scores(runs[0]["key"], [score_data(runs[0], asked, 1.0, seconds=9.0)])
-        other.add_probe(runs[0]["key"], {"probe": "own probe", "length": 8}, {"value": 0.75}, {})
-        with pytest.raises(
-            StoreError, match=r"own probe.*has other results for it \(result is .*0.75.* here and .*0.5"
-        ):
+        other.add_answer(runs[0]["key"], {"measurement": "own", "length": 8}, {"value": [0.75]}, {})
+        with pytest.raises(StoreError, match=r"own.*has other results for it \(rows is .*0.75.* here and .*0.5"):
             imported(bundle, other)
         assert [study.name for study in other.studies()] == ["mine"]
         assert len(other.scores([runs[0]["key"]])) == 1

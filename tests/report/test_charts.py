@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
-from lengthwise.analysis.probe_rows import share_over_seeds
 from lengthwise.report.charts.heat import heat_map
 from lengthwise.report.charts.lines import LABEL_DISTANCE, Line, even_columns, label_heights, line_chart, zero_to
 from lengthwise.report.charts.scales import nice_top, robust_top
@@ -17,7 +16,7 @@ from lengthwise.report.charts.spec import CONFIG, Chart
 from lengthwise.report.palette import looks
 
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
-ALONE = share_over_seeds([0.1])  # of one seed
+ALONE = over_examples(0.1, math.nan)  # of one seed
 EVIL = "'+alert(1)+'</script><script>alert(2)</script>"
 
 

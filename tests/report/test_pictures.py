@@ -3,7 +3,6 @@
 import io
 import xml.etree.ElementTree as xml
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pypdf
@@ -13,7 +12,7 @@ from lengthwise.analysis import Findings, from_rows
 from lengthwise.config import ConfigError
 from lengthwise.report import pictures as module
 from lengthwise.report.pictures import FORMATS, Picture, pictures, require_format
-from tests.report import test_attention_chapter, test_in_context_chapter, test_probes_of_positions
+from tests.report.answers import answers_of
 from tests.report.test_training_curves import points
 
 EVIL = "'+alert(1)+'</text><script>alert(2)</script> × 序列"
@@ -84,17 +83,11 @@ def test_unknown_formats_and_a_missing_library(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_every_chart_of_every_probe_is_drawn(make_rows: Callable[..., Any], make_study: Any, tmp_path: Path) -> None:
-    found = []
-    for probes, task in (
-        (test_attention_chapter.probes_of, "Copy"),
-        (test_in_context_chapter.probes_of, "Text"),
-        (lambda runs: [row for run in runs for row in test_probes_of_positions.rows_of(run)], "Copy"),
-    ):
-        runs, scores = make_rows(labels=("NoPE", "RoPE", "ALiBi", "FIRE"))
-        probed = probes([run for run in runs if run.task == task])
-        curves = {run.key: points(2.0, 1.0 + run.seed, 0.5) for run in runs}
-        found += pictures(from_rows([make_study()], runs, scores, probed, curves=curves))
+def test_every_chart_of_every_measurement_is_drawn(make_rows: Callable[..., Any], make_study: Any) -> None:
+    runs, scores = make_rows(labels=("NoPE", "RoPE", "ALiBi", "FIRE"))
+    answers = answers_of([run for run in runs if run.task == "Copy"])
+    curves = {run.key: points(2.0, 1.0 + run.seed, 0.5) for run in runs}
+    found = pictures(from_rows([make_study()], runs, scores, answers, curves=curves))
     assert len(found) > 60
     for picture in found:
         chart, texts = picture.panel.chart, texts_of(picture)

@@ -61,7 +61,7 @@ def test_the_fingerprint_changes_with_the_rows(store: Store, make: Any) -> None:
     store.heartbeat(SECOND, "elsewhere:1:x", 31, 100)
     seen.append(store.fingerprint("s"))
     assert store.fingerprint("t") == seen[1], "another study"
-    store.add_probe(FIRST, {"probe": "made-up"}, {}, {})
+    store.add_answer(FIRST, {"measurement": "made-up"}, {}, {})
     seen.append(store.fingerprint("s"))
     store.add_scores(FIRST, [make.score(8) | {"asked": make.question(8) | {"seed": 1}}])
     seen.append(store.fingerprint("s"))

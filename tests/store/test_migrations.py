@@ -137,7 +137,7 @@ def test_a_revision_keeps_the_data(first: Store, address: str, engine: Engine, s
     assert [row.rsplit(", ", 1)[0] + ")" for row in after["runs"][1]] == before["runs"][1]
     del after["runs"][0]["columns"]["priority"]
     assert after["runs"][0] == before["runs"][0], "also its indexes with conditions"
-    for table in ("studies", "study_runs", "asked", "scores", "curve", "probes", "lengthwise"):
+    for table in ("studies", "study_runs", "asked", "scores", "curve", "answers", "lengthwise"):
         assert after[table][1] == before[table][1]
         assert table == "study_runs" or after[table][0] == before[table][0]
     with open_store(address) as store:

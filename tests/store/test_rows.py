@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import BigInteger, Double, Integer, Table, Text
 
 from lengthwise.evaluation import Score
-from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, schema
+from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow, schema
 from lengthwise.store.rows import cells, given_types
 
 TABLES = [
@@ -14,7 +14,7 @@ TABLES = [
     (schema.studies, StudyRow),
     (schema.scores, ScoreRow),
     (schema.curve, CurveRow),
-    (schema.probes, ProbeRow),
+    (schema.answers, AnswerRow),
 ]
 
 

@@ -258,13 +258,13 @@ def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
     assert row is not None
     study.add_curve("a100000000000000", [make.point(5)], worker=FAR)
     study.fail("a100000000000000", FAR, "out of memory")
-    study.add_probe("a100000000000000", {"probe": "p"}, {}, {})
+    study.add_answer("a100000000000000", {"measurement": "m"}, {}, {})
     (dropped,) = study.drop(["a100000000000000"]).runs
     assert (dropped.key, dropped.status, dropped.error) == ("a100000000000000", "failed", "out of memory")
     assert [run.key for run in study.runs("s")] == ["b100000000000000"]
     assert study.progress("s") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
     assert not study.curve("a100000000000000")
-    assert not study.probes(["a100000000000000"])
+    assert not study.answers(["a100000000000000"])
     study.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
     assert (study.run("a100000000000000").claims, study.run("a100000000000000").status) == (0, "pending"), (
         "it begins anew"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, Inline, Local
-from lengthwise.probes import PROBES
+from lengthwise.measurements import PROBES
 from lengthwise.store import StoreGone, open_results
 from lengthwise.studies import Event, execute, load
 from lengthwise.studies.events import Advanced, Note, Started
@@ -48,9 +48,7 @@ def test_runs_without_weights_are_trained_again(place: Path) -> None:
     old, _ = read(place / "results" / first.facts["weights"])
     shutil.rmtree(place / "results" / "runs")
     with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
-        Prober(store, store.files.path).require(
-            jobs_of_runs(PROBES.find_model_probe("attended-distance"), store.runs("tiny")[:1], [8])
-        )
+        Prober(store, store.files.path).require(jobs_of_runs(PROBES["attended-distance"], store.runs("tiny")[:1], [8]))
     assert "has no weights here" in str(caught.value)
     assert "run its study again to retrain it" in str(caught.value)
     outcome, heard = rerun(place)

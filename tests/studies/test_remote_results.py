@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lengthwise.config import EvaluationConfig, Inline, Local, ModelConfig, TrainingConfig
-from lengthwise.probes import PROBES
+from lengthwise.measurements import PROBES
 from lengthwise.store import RunRow, StoreUnreachable, open_folder, open_results
 from lengthwise.studies import Event, Study, continued, execute, grid, load, probing
 from lengthwise.studies.events import Note, Started
@@ -102,7 +102,7 @@ def test_another_machine_probes(place: dict[str, Any], tmp_path: Path, monkeypat
     study = a_study()
     run(study, place)
     monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "other"))
-    probe = PROBES.find_model_probe("attended-distance")
+    probe = PROBES["attended-distance"]
     with open_results(**_where(place)) as store:
         rows = [store.run(run.key) for run in study.runs]
         jobs = probing.jobs_of_runs(probe, rows, [4])

@@ -9,8 +9,7 @@ import torch
 from lengthwise.analysis.training_set import training_set
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE
-from lengthwise.probes.example_lengths import ExampleLengthsQuestion
-from lengthwise.probes.example_lengths.measure import count_lengths
+from lengthwise.measurements.example_lengths import ExampleLengthsOptions, length_rows
 from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, LinearRegression, Parity, Text
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask
@@ -195,12 +194,15 @@ def test_what_is_said_of_it():
 
 
 def test_its_lengths_are_counted():
-    asked = ExampleLengthsQuestion(field="length", examples=1000, lengths=(4,))
-    assert count_lengths(a_run(train_examples=12), asked)["train"] == {str(n): 2 for n in range(4, 10)}
+    options = ExampleLengthsOptions(field="length", examples=1000, lengths=(4,))
+    rows = [row for row in length_rows(a_run(train_examples=12), options) if row["split"] == "training"]
+    assert {row["length"]: row["count"] for row in rows} == dict.fromkeys(range(4, 10), 2)
     given = a_run(SCAN, settings={"split": "tr25"}, train_length=5, min_length=1, train_examples=40)
-    counted = count_lengths(given, ExampleLengthsQuestion(field="length"))
-    assert sum(counted["train"].values()) == 40
-    assert sum(counted["test"].values()) > 3000
+    counts = Counter[str]()
+    for row in length_rows(given, ExampleLengthsOptions(field="length")):
+        counts[row["split"]] += row["count"]
+    assert counts["training"] == 40
+    assert counts["test"] > 3000
 
 
 @pytest.mark.medium

@@ -243,9 +243,10 @@ class Measurement(ABC):
         return self.documentation.partition("\n\n")[0].replace("\n", " ")
 
     @property
-    def settings(self) -> dict[str, str]:
-        """Return the options of the command with their defaults as texts."""
-        return {part.name: self.shown_default(part) for part in self.Options.fields()}
+    def settings(self) -> dict[str, Any]:
+        """Return the options of the command with their defaults, or with texts that describe these."""
+        parts = self.Options.fields()
+        return {p.name: p.default if type(p.default) in (int, str) else self.shown_default(p) for p in parts}
 
     @property
     def command(self) -> str:

@@ -21,8 +21,9 @@ def answer_table(summary: Summary, head: str = "", unit: str = "") -> Table:
     shown = Table(
         title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
     )
-    shown.add_column(head, overflow="fold", max_width=44)
     heads, rows = numbers_table(summary, summary.measurement.tables[0])
+    width = max(len(row.name) for row in rows)
+    shown.add_column(head, overflow="fold", min_width=min(width, 24), max_width=44)
     places: Sequence[int | None] = range(len(heads))
     if len(heads) > COLUMNS:
         places = [*range(COLUMNS - 3), None, *range(len(heads) - 2, len(heads))]

@@ -1,4 +1,4 @@
-"""Probes: rows that hang on a run's key, each named by what was asked."""
+"""Answers of measurements: rows that hang on a run's key, each named by what was asked."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.store import Store, StoreError
 
-ASKED = {"probe": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
+ASKED = {"measurement": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
 ASKED |= {"seed": 0, "variant": "jensen-shannon"}
 
 
@@ -22,42 +22,42 @@ def filled(store: Store, make: Any) -> Store:
 
 def test_what_is_stored_comes_back(filled: Store) -> None:
     found = result(0.25, 0.5, none=None)
-    filled.add_probe("a100000000000000", ASKED, found, {"device": "cpu"})
-    (row,) = filled.probes(["b200000000000000", "a100000000000000"])
-    assert (row.key, row.asked, row.result, row.facts) == ("a100000000000000", ASKED, found, {"device": "cpu"})
+    filled.add_answer("a100000000000000", ASKED, found, {"device": "cpu"})
+    (row,) = filled.answers(["b200000000000000", "a100000000000000"])
+    assert (row.key, row.question, row.rows, row.facts) == ("a100000000000000", ASKED, found, {"device": "cpu"})
     assert row.created > 1.6e9
-    assert filled.probe("a100000000000000", dict(reversed(ASKED.items()))) == row, (
+    assert filled.answer("a100000000000000", dict(reversed(ASKED.items()))) == row, (
         "the order of what is asked says nothing"
     )
-    assert filled.probe("a100000000000000", {**ASKED, "length": 16}) is None
-    assert filled.probe("b200000000000000", ASKED) is None
+    assert filled.answer("a100000000000000", {**ASKED, "length": 16}) is None
+    assert filled.answer("b200000000000000", ASKED) is None
 
 
 def test_a_question_that_has_an_answer_keeps_it(filled: Store) -> None:
-    filled.add_probe("a100000000000000", ASKED, result(1.0), {})
-    filled.add_probe("a100000000000000", ASKED, result(2.0), {})
-    filled.add_probe("a100000000000000", {**ASKED, "length": 16}, result(3.0), {})
-    assert [row.result["layers"] for row in filled.probes(["a100000000000000"])] == [[3.0], [1.0]]
+    filled.add_answer("a100000000000000", ASKED, result(1.0), {})
+    filled.add_answer("a100000000000000", ASKED, result(2.0), {})
+    filled.add_answer("a100000000000000", {**ASKED, "length": 16}, result(3.0), {})
+    assert [row.rows["layers"] for row in filled.answers(["a100000000000000"])] == [[3.0], [1.0]]
 
 
 def test_a_new_list_of_runs_keeps_them(filled: Store, make: Any) -> None:
-    filled.add_probe("a100000000000000", ASKED, result(0.5), {})
+    filled.add_answer("a100000000000000", ASKED, result(0.5), {})
     filled.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    assert len(filled.probes(["a100000000000000"])) == 1
+    assert len(filled.answers(["a100000000000000"])) == 1
 
 
 def test_bad_input(filled: Store) -> None:
     for arguments, words in (
         (("zz", ASKED, result(0.5), {}), "has no run 'zz'"),
-        (("a100000000000000", {"length": 8}, {}, {}), 'at least {"probe": NAME}'),
+        (("a100000000000000", {"length": 8}, {}, {}), 'at least {"measurement": NAME}'),
         (("a100000000000000", ASKED, {"layers": [float("inf")]}, {}), "cannot be stored as JSON"),
         (("a100000000000000", ASKED, result(0.5), {"x": object()}), "cannot be stored as JSON"),
     ):
         with pytest.raises(StoreError) as caught:
-            filled.add_probe(*arguments)
+            filled.add_answer(*arguments)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
-    assert filled.probes(["a100000000000000", "b200000000000000"]) == []
+    assert filled.answers(["a100000000000000", "b200000000000000"]) == []
 
 
 def test_published_numbers_of_a_study(store: Store, make: Any) -> None:
