@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lengthwise import training as training
     from lengthwise.attention import TokenInfo, attend
     from lengthwise.config import alternate, choose
-    from lengthwise.exchange import results
+    from lengthwise.exchange import answers, results
 
 _MODULES = (
     "analysis",
@@ -43,6 +43,7 @@ _MODULES = (
 _NAMES = {
     "TokenInfo": "lengthwise.attention",
     "alternate": "lengthwise.config",
+    "answers": "lengthwise.exchange",
     "attend": "lengthwise.attention",
     "choose": "lengthwise.config",
     "results": "lengthwise.exchange",
@@ -51,6 +52,7 @@ _NAMES = {
 __all__ = [
     "TokenInfo",
     "alternate",
+    "answers",
     "attend",
     "attention",
     "choose",

@@ -169,7 +169,9 @@ def test_what_the_training_recorded(here: Call, results: Path, keys: dict[str, s
     assert list(map(len, values)) == [11, 11]
     assert set(Table.from_data(row.rows).column("layers")) == {"layers 1 to 2"}
     assert "device" in row.facts
-    assert "development, c, layers 1 to 2            0.100" in here("show", keys["FIRE-S"], "--results", results).out
+    shown = " ".join(here("show", keys["FIRE-S"], "--results", results).out.split())
+    assert "before training after training change" in shown
+    assert "development, c, layers 1 to 2 0.100" in shown
     refused = here("probe", "development", keys["FIRE-S"], "--results", results)
     assert refused.code == 2
     assert "development is not a probe of trained models; use `lengthwise show KEY`" in refused.err
@@ -196,7 +198,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("attention-distanse", "NOPE", "--against", "FIRE"), "did you mean 'attention-distance'"),
+        (("attention-distanse", "NOPE", "--against", "FIRE"), 'did you mean "attention-distance"'),
         (("attention-distance", "NOPE"), "attention-distance compares two models; add --against"),
         (("attention-distance", "--against", "nope"), "probe needs either a run's key or --study NAME, got"),
         (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "got both"),
@@ -277,8 +279,8 @@ def test_one_clear_line(here: Call, results: Path, keys: dict[str, str], words: 
 
 def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str]) -> None:
     here("probe", "attended-distance", keys["NoPE"], "--lengths", "3,5", "--examples", 2, "--results", results)
-    stored = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
-    rows = [row for row in stored if row["asked"]["probe"] == "attended-distance"]
+    stored = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["answers"]
+    rows = [row for row in stored if row["question"]["measurement"] == "attended-distance"]
     assert {3, 5} <= {row["question"]["length"] for row in rows}
     said = here("show", keys["NoPE"], "--results", results).out
     assert (

@@ -47,14 +47,7 @@ def key(results: Path) -> str:
         return next(run.key for run in store.runs("icl") if run.label == "NoPE")
 
 
-ROW = {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
-SCORED = {"prompts", "metric", "better", "n", "seconds"}
-RESULTS = {
-    "recency": {"layers", "last", "train_length", "n", "seconds"},
-    "duplicates": SCORED,
-    "lost-in-the-middle": SCORED,
-    "induction": {"induction", "nearest", "uniform", "prefix_score", "nearest_score", "start", "n", "seconds"},
-}
+ROW = {"label", "task", "seed", "new", "key", "question", "columns", "facts", "created"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +109,7 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("recncy", "KEY"), "did you mean 'recency'"),
+        (("recncy", "KEY"), 'did you mean "recency"'),
         (("recency", "KEY", "--positions", 3), "Unknown option: --positions"),
         (("recency", "KEY", "--against", "nope"), "Unknown option: --against"),
         (

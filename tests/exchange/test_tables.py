@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import lengthwise
-from lengthwise.exchange.columns import OF_POINT, OF_RUN, OF_SCORE, curve_columns, score_columns
+from lengthwise.exchange.columns import OF_POINT, OF_RUN, OF_SCORE, answer_columns, curve_columns, score_columns
 from lengthwise.exchange.tables import ending_of, table_file
+from lengthwise.measurements import Table
 from lengthwise.store import Store, StoreError
 from lengthwise.values import ConfigError
 from tests.exchange.conftest import score_data
@@ -106,6 +107,21 @@ def test_curves(store: Store, made: Fill) -> None:
     table = parquet.read_table(io.BytesIO(table_file(store, "made", "curves", ".parquet")))
     assert table.column("gradient_norm").null_count == 18
     assert str(table.schema.field("gradient_norm").type) == "double"
+
+
+def test_answers_of_a_measurement(store: Store, made: Fill) -> None:
+    runs = made(store)
+    question = {"measurement": "attention-distance", "against": runs[0]["key"], "length": 8}
+    rows = [{"layer": n, "distance": d, "n": 4} for n, d in ((1, 0.25), (2, float("nan")))]
+    store.add_answer(runs[1]["key"], question, Table.from_rows(rows).to_data(), {})
+    columns = answer_columns(store, "made", "attention-distance")
+    assert list(columns) == [*OF_RUN, "question", "layer", "distance", "n"]
+    assert (columns["key"], columns["seed"]) == ([runs[1]["key"]] * 2, [runs[1]["seed"]] * 2)
+    assert columns["question"][0] == json.dumps({"against": runs[0]["key"], "length": 8})
+    text = table_file(store, "made", "answers", ".csv", "attention-distance").decode()
+    assert [line.rsplit(",", 3)[1:] for line in text.splitlines()[1:]] == [["1", "0.25", "4"], ["2", "", "4"]]
+    with pytest.raises(ConfigError, match="study 'made' has no answer of recency yet, so there is nothing to export"):
+        answer_columns(store, "made", "recency")
 
 
 def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:

@@ -215,8 +215,8 @@ def test_the_tooltip_and_the_description(opened: Any, path: Path, found: Finding
 def test_light_dark_and_paper(opened: Any, path: Path) -> None:
     def looks(page: Any) -> list[str]:
         shown: list[str] = page.evaluate(
-            """() => [".multiple .mark-rect path", ".measurements .mark-line path", ".measurements .role-axis-label text"].map((s) => {
-              const style = getComputedStyle(document.querySelector(s));
+            """() => [".mark-rect path", ".mark-line path", ".role-axis-label text"].map((s) => {
+              const style = getComputedStyle(document.querySelector(`.measurements ${s}`));
               return style[s.endsWith("-line path") ? "stroke" : "fill"];
             })"""
         )

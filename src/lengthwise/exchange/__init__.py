@@ -3,6 +3,6 @@
 frame = lengthwise.results("quickstart")  # needs pandas, which the extra `frames` installs
 """
 
-from lengthwise.exchange.frames import results
+from lengthwise.exchange.frames import answers, results
 
-__all__ = ["results"]
+__all__ = ["answers", "results"]

@@ -1,4 +1,4 @@
-"""The scores and the training curves of a study in long format: one row per score, or per point of a curve."""
+"""The scores, training curves and answers of a study in long format, with one row for each of their rows."""
 
 import dataclasses
 import json
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.kinds import kind_of, trained_lengths
 from lengthwise.analysis.training_curves import fact, peak_megabytes, training_seconds
+from lengthwise.measurements import MEASUREMENTS, Table
 from lengthwise.store import CurveRow
 from lengthwise.values import ConfigError
 
@@ -30,9 +31,9 @@ OF_POINT = tuple(field.name for field in dataclasses.fields(CurveRow))
 def score_columns(store: "Store", study: str) -> Columns:
     """Return one row for each question of the study that has a score, in the order of its runs and then by length.
 
-    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question besides its
-    length, as JSON. `kind`: whether the length is "shorter" than training, "trained" or "longer".
-    Raises `ConfigError` if there is no score, and `StoreError` for an unknown study.
+    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question
+    besides its length, as JSON. `kind`: whether the length is "shorter" than training, "trained" or "longer". Raises
+    `ConfigError` if there is no score, and `StoreError` for an unknown study.
     """
     with store.snapshot() as now:
         runs = now.runs(study)
@@ -59,7 +60,8 @@ def score_columns(store: "Store", study: str) -> Columns:
 
 
 def curve_columns(store: "Store", study: str) -> Columns:
-    """Return one row for each point of the training curves of the study's runs, in the order of its runs and then by step.
+    """Return one row for each point of the training curves of the study's runs, in the order of its runs and then by
+    step.
 
     Raises `ConfigError` if there is no point, and `StoreError` for an unknown study.
     """
@@ -73,6 +75,32 @@ def curve_columns(store: "Store", study: str) -> Columns:
             columns[name] += [getattr(point, name) for point in curves[run.key]]
     if not columns["key"]:
         raise no_results("training curve", study, store)
+    return columns
+
+
+def answer_columns(store: "Store", study: str, name: str) -> Columns:
+    """Return one row for each row of the answers of a measurement about the study's runs.
+
+    The columns are those of the run, the settings of the question as JSON, and those of the measurement.
+    Raises `ConfigError` if there is no answer, and `StoreError` for an unknown study.
+    """
+    with store.snapshot() as now:
+        runs = now.runs(study)
+        stored = now.answers([run.key for run in runs])
+    by_key = {run.key: run for run in runs}
+    answers = [
+        (by_key[a.key], a.question, Table.from_data(a.rows)) for a in stored if a.question["measurement"] == name
+    ]
+    if not answers:
+        raise no_results(f"answer of {name}", study, store)
+    own = [column.name for column in MEASUREMENTS[name].columns]
+    own = [column for column in own if any(column in table.columns for *_, table in answers)]
+    columns = _empty([*OF_RUN, "question", *own])
+    for run, question, table in answers:
+        _add_run(columns, study, run, len(table))
+        columns["question"] += [_json({k: v for k, v in question.items() if k != "measurement"})] * len(table)
+        for column in own:
+            columns[column] += [_json(c) if isinstance(c, list) else c for c in table.column(column)]
     return columns
 
 

@@ -1,10 +1,13 @@
-"""`lengthwise.results`: the scores of a study as a data frame of pandas."""
+"""`lengthwise.results` and `lengthwise.answers`: the scores of a study, and what a measurement stored, as data frames of pandas."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lengthwise.exchange.columns import score_columns
-from lengthwise.store import open_results
+from lengthwise.exchange.columns import answer_columns, score_columns
+from lengthwise.measurements import find
+from lengthwise.store import Store, open_results
 from lengthwise.values import RESULTS, ConfigError, install_extra
 
 if TYPE_CHECKING:
@@ -15,15 +18,37 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
     """Return the scores of a study as a data frame of pandas, with one row for each run and question.
 
     `results`: the results folder. `store`: the address of its database, if that is elsewhere, such as
-    postgresql://user@host/name. The columns are those of `lengthwise export scores`. A standard error that is unknown is NaN.
+    postgresql://user@host/name. The columns are those of `lengthwise export scores`. A standard error that is
+    unknown is NaN.
 
     Raises `ConfigError` if pandas is missing or the study has no score yet, and `StoreError` for an unknown study.
     """
+    with _opened("results", results, store) as (pandas, opened):
+        return pandas.DataFrame(score_columns(opened, study))  # type: ignore[no-any-return]
+
+
+def answers(
+    study: str, measurement: str, *, results: str | PathLike[str] = RESULTS, store: str | None = None
+) -> "DataFrame":
+    """Return what a measurement stored about the runs of a study as a data frame of pandas, with one row for each
+    row of its answers.
+
+    `results`, `store`: as in `results`. The columns are those of `lengthwise export answers`.
+
+    Raises `ConfigError` if pandas is missing or there is no such answer, and `StoreError` for an unknown study.
+    """
+    name = find(measurement).name
+    with _opened("answers", results, store) as (pandas, opened):
+        return pandas.DataFrame(answer_columns(opened, study, name))  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _opened(function: str, results: str | PathLike[str], store: str | None) -> Iterator[tuple[Any, Store]]:
     try:
         import pandas
     except ImportError as error:
         raise ConfigError(
-            f"lengthwise.results needs pandas, which cannot be imported ({error}); {install_extra('frames')}"
+            f"lengthwise.{function} needs pandas, which cannot be imported ({error}); {install_extra('frames')}"
         ) from error
     with open_results(results, create=False, store=store) as opened:  # type: ignore[arg-type]
-        return pandas.DataFrame(score_columns(opened, study))
+        yield pandas, opened

@@ -1,4 +1,4 @@
-"""The scores or the training curves of a study as a file. Its ending decides the format: CSV, Parquet or LaTeX."""
+"""The scores, the training curves or the answers of a measurement as a file, whose ending decides the format."""
 
 import csv
 import importlib.util
@@ -7,15 +7,19 @@ import math
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from lengthwise.exchange.columns import curve_columns, score_columns
+from lengthwise.exchange.columns import answer_columns, curve_columns, score_columns
 from lengthwise.exchange.latex import latex_tables
 from lengthwise.values import ConfigError, install_extra, join_names, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.store import Store
 
-Table = Literal["scores", "curves"]
-ENDINGS: dict[Table, tuple[str, ...]] = {"scores": (".csv", ".parquet", ".tex"), "curves": (".csv", ".parquet")}
+Table = Literal["scores", "curves", "answers"]
+ENDINGS: dict[Table, tuple[str, ...]] = {
+    "scores": (".csv", ".parquet", ".tex"),
+    "curves": (".csv", ".parquet"),
+    "answers": (".csv", ".parquet"),
+}
 NEEDED = {".csv": (), ".parquet": ("pandas", "pyarrow"), ".tex": ("pandas",)}
 
 
@@ -35,11 +39,17 @@ def ending_of(path: str, table: Table, option: str = "--out") -> str:
     return ending
 
 
-def table_file(store: "Store", study: str, table: Table, ending: str) -> bytes:
-    """Return the content of a file. Raises `ConfigError` if the study has no results yet, and `StoreError` if it is unknown."""
+def table_file(store: "Store", study: str, table: Table, ending: str, measurement: str = "") -> bytes:
+    """Return the content of a file. `measurement`: the name of the one whose answers are written.
+
+    Raises `ConfigError` if the study has no results yet, and `StoreError` if it is unknown.
+    """
     if ending == ".tex":
         return latex_tables(store, study).encode("utf-8", "replace")
-    columns = score_columns(store, study) if table == "scores" else curve_columns(store, study)
+    if table == "answers":
+        columns = answer_columns(store, study, measurement)
+    else:
+        columns = score_columns(store, study) if table == "scores" else curve_columns(store, study)
     if ending == ".parquet":
         import pandas
 
@@ -55,4 +65,4 @@ def _cell(value: Any) -> Any:
     """Return a value as CSV has it: a number that is not known is an empty cell."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if isinstance(value, float) and math.isnan(value) else value
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value

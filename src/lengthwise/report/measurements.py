@@ -171,10 +171,10 @@ class _Drawing:
         """Return a small chart for each value of the facets. Neighbouring layers with the same lines share one."""
         facets = [name for name in chart.facet if name != "encoding"]
         places: dict[Key, dict[Key, dict[Any, float]]] = {}  # facets to lines to points
-        for n, pale, values in self._values(chart):
+        for n, run, values in self._values(chart):
             for key, y in values.items():
                 place = (n if "encoding" in chart.facet else -1, *key[: len(facets)])
-                places.setdefault(place, {}).setdefault((n, pale, *key[len(facets) : -1]), {})[key[-1]] = y
+                places.setdefault(place, {}).setdefault((n, run, *key[len(facets) : -1]), {})[key[-1]] = y
         shared: list[tuple[list[Key], dict[Key, dict[Any, float]]]] = []
         for place, lines in places.items():
             if facets == ["layer"] and shared and shared[-1][0][-1][0] == place[0] and shared[-1][1] == lines:
@@ -194,18 +194,18 @@ class _Drawing:
         )
         return {"multiples": multiples, "cut": cut} if multiples else {}
 
-    def _values(self, chart: Chart) -> Iterator[tuple[int, bool, Mapping[Key, float]]]:
-        """Yield the number of a series, whether its lines are pale, and its points."""
+    def _values(self, chart: Chart) -> Iterator[tuple[int, int, Mapping[Key, float]]]:
+        """Yield the number of a series, that of the run (0 for the first, and for means), and its points."""
         if chart.seeds == "each":
             for n, series in enumerate(self.summary.series):
                 for number, run in reversed(list(enumerate(series.runs))):
-                    yield n, number > 0, run.combined(chart.y, chart.by, chart.where, chart.how)
+                    yield n, number, run.combined(chart.y, chart.by, chart.where, chart.how)
             return
         first = chart.seeds == "first"
         for n, values in enumerate(
             summarize(self.summary, chart.y, chart.by, chart.where, chart.how, first_seed=first)
         ):
-            yield n, False, {key: interval.mean for key, interval in values.items()}
+            yield n, 0, {key: interval.mean for key, interval in values.items()}
 
     def _top(self, values: Sequence[float], chart: Chart) -> float | None:
         """Return the common upper end of the axes from 0; None if each chart has its own axis."""
@@ -263,8 +263,8 @@ class _Drawing:
         if chart.colour == "encoding":
             return [Curve(y, self.looks[label], label) for label, y in zip(labels, points, strict=True)]
         look = self.looks[labels[0]]
-        pale = [Curve(y, look, opacity=PALE) for (_, is_pale, *_), y in zip(lines, points, strict=True) if is_pale]
-        strong = [y for (_, is_pale, *_), y in zip(lines, points, strict=True) if not is_pale]
+        pale = [Curve(y, look, opacity=PALE) for (_, run, *_), y in zip(lines, points, strict=True) if run > 0]
+        strong = [y for (_, run, *_), y in zip(lines, points, strict=True) if run == 0]
         return [*pale, *(ramp(strong, look) if len(strong) > 1 else [Curve(y, look) for y in strong])]
 
     def _shaded(self, chart: Chart, facets: Sequence[str], place: Sequence[Any]) -> tuple[int, int] | None:

@@ -19,14 +19,17 @@ Force = Annotated[bool, Parameter(negative="")]
 STDOUT = "-"
 
 
-def write_table(study: str, table: "Table", out: str, force: bool, place: Place) -> int:
-    """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output."""
+def write_table(study: str, table: "Table", out: str, force: bool, place: Place, measurement: str = "") -> int:
+    """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output.
+
+    `measurement`: the name of the one whose answers are written.
+    """
     from lengthwise.exchange.tables import ending_of, table_file
 
     path = None if out == STDOUT else new_file(out, force)
     ending = ending_of("-.csv" if path is None else out, table)
     with place.open() as store, without_collection():
-        content = table_file(store, study, table, ending)
+        content = table_file(store, study, table, ending, measurement)
     if path is None:
         sys.stdout.write(content.decode())
         return 0
