@@ -1,6 +1,5 @@
 """Probes → what attention learned: which are put together, and their means and intervals, counted by hand."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.analysis.answers import Summary, summarize
+from lengthwise.analysis.answers import Summary, numbers_of, summarize
 from lengthwise.analysis.intervals import Interval
 from lengthwise.measurements import Table
 from lengthwise.store import open_store
@@ -205,7 +204,10 @@ def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
         assert found.tasks[0].answers["attention-distance"][0].reference == "NoPE"
         assert findings(store, "nopes").tasks[0].answers == {}
         assert len(findings(store).tasks[0].answers["attention-distance"]) == 1
-    assert dataclasses.asdict(found)["tasks"][0]["answers"]["attention-distance"][0]["series"][0]["label"] == "RoPE"
+    data = numbers_of(found.tasks[0].answers["attention-distance"][0])
+    assert (data["reference"], data["tables"][0]["heads"]) == ("NoPE", ["mean", "layer 1"])
+    assert data["tables"][0]["rows"][0]["label"] == "RoPE"
+    assert data["tables"][0]["rows"][0]["cells"][1]["mean"] == 0.1
 
 
 def test_probes_stand_beside_the_task_as_it_was_trained(make_run: Make) -> None:

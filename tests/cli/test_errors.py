@@ -46,7 +46,7 @@ def plainly(ran: Any, says: str) -> None:
 
 USAGE = [
     (["rnu", "x.py"], 'Unknown command "rnu". Did you mean "run"?'),
-    (["recency", "3f9a"], "recency is a probe and not a command; use `lengthwise probe recency KEY`"),
+    (["recency", "3f9a"], "recency is not a command; use `lengthwise probe recency KEY`"),
     (["run"], "requires an argument; see `lengthwise run --help`"),
     (["run", "x.py", "--wokers", "2"], "Did you mean --workers?"),
     (["run", "x.py", "--workers", "two"], "--workers"),

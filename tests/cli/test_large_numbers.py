@@ -36,7 +36,7 @@ OPTIONS = [
     (name, argument.name.removeprefix("--"))
     for name in COMMANDS
     if name != "export"  # a group of commands, none of which takes a number
-    for argument in app[name].assemble_argument_collection()
+    for argument in (app[name]["attended-distance"] if name == "probe" else app[name]).assemble_argument_collection()
     if argument.parameter.converter is not None
 ]
 

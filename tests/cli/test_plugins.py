@@ -122,7 +122,8 @@ def one_line_of_a_class(ran: Any, says: str, file: str) -> None:
 
 
 def test_every_command_has_the_option(here: Call) -> None:
-    for words in (*((verb,) for verb in COMMANDS if verb != "export"), *(("export", part) for part in EXPORTS)):
+    groups = [*(("export", part) for part in EXPORTS), ("probe", "recency")]
+    for words in (*((verb,) for verb in COMMANDS if verb not in ("export", "probe")), *groups):
         assert "--plugin" in here(*words, "--help").out, words
 
 

@@ -107,7 +107,7 @@ def test_another_machine_probes(place: dict[str, Any], tmp_path: Path, monkeypat
         rows = [store.run(run.key) for run in study.runs]
         jobs = probing.jobs_of_runs(probe, rows, [4])
         (result,) = probing.probe_all(probing.Prober(store, store.files), jobs)
-        assert result.new and result.row.result
+        assert result.new and result.row.rows
         (tmp_path / "bucket" / "runs" / study.runs[0].key / WEIGHTS).unlink()
         with pytest.raises(ValueError, match=r"has no weights here \(flaky://.*/weights.safetensors\)"):
             probing.probe_all(probing.Prober(store, store.files), probing.jobs_of_runs(probe, rows, [5]))

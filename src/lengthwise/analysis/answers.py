@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,6 +181,25 @@ def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Col
             NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])
         )
     return heads, rows
+
+
+def numbers_of(summary: Summary) -> dict[str, Any]:
+    """Return the tables of a summary as plain data."""
+    tables = []
+    for table in summary.measurement.tables:
+        heads, rows = numbers_table(summary, table)
+        cells = [
+            {
+                "label": row.series.label,
+                "name": row.name,
+                "seeds": len(row.series.runs),
+                "cells": [None if cell is None else asdict(cell) for cell in row.cells],
+            }
+            for row in rows
+        ]
+        tables.append({"title": table.title, "heads": [head for head, _ in heads], "rows": cells})
+    about = {name: getattr(summary, name) for name in ("question", "lengths", "n", "reference", "pairing", "facts")}
+    return about | {"tables": tables}
 
 
 # ---- which answers may be averaged --------------------------------------------------------------------------------

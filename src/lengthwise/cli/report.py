@@ -73,8 +73,13 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
 
 def _findings_data(findings: "Findings") -> dict[str, Any]:
     """Return findings as plain data, in which a task has the name of its metric and its direction, as the store has them."""
-    data = dataclasses.asdict(findings)
+    from lengthwise.analysis.answers import numbers_of
+
+    bare = [dataclasses.replace(task, answers={}) for task in findings.tasks]
+    data = dataclasses.asdict(dataclasses.replace(findings, tasks=tuple(bare)))
     data["tasks"] = [_task_data(task) for task in data["tasks"]]
+    for task, found in zip(data["tasks"], findings.tasks, strict=True):
+        task["answers"] = {name: list(map(numbers_of, summaries)) for name, summaries in found.answers.items()}
     return data
 
 

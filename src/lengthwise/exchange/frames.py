@@ -24,7 +24,7 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
     Raises `ConfigError` if pandas is missing or the study has no score yet, and `StoreError` for an unknown study.
     """
     with _opened("results", results, store) as (pandas, opened):
-        return pandas.DataFrame(score_columns(opened, study))  # type: ignore[no-any-return]
+        return pandas.DataFrame(score_columns(opened, study))
 
 
 def answers(
@@ -39,7 +39,7 @@ def answers(
     """
     name = find(measurement).name
     with _opened("answers", results, store) as (pandas, opened):
-        return pandas.DataFrame(answer_columns(opened, study, name))  # type: ignore[no-any-return]
+        return pandas.DataFrame(answer_columns(opened, study, name))
 
 
 @contextmanager
