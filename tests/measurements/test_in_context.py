@@ -8,10 +8,10 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
-from lengthwise.measurements import PROBES, Table, recency
+from lengthwise.measurements import PROBES, Table
 from lengthwise.measurements import repeated_examples as scores
 from lengthwise.measurements.in_context import InContextProbe
-from lengthwise.measurements.inside import induction
+from lengthwise.measurements.inside import induction, recency
 from lengthwise.measurements.inside import trained as trained_run
 from lengthwise.measurements.inside.attention import attention_calls
 from lengthwise.measurements.inside.trained import TrainedRun

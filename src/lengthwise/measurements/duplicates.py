@@ -61,7 +61,8 @@ class Duplicates(RepeatedExamples):
             x="at",
             y="score",
             where={"kind": "noise", "example": None},
-            about="By the number of noise examples before the target, which always starts after {points:,} examples.",
+            across="number of noise examples before the target",
+            about="The target always starts after {points:,} examples.",
         ),
         Chart(
             kind="lines",
@@ -69,7 +70,8 @@ class Duplicates(RepeatedExamples):
             x="at",
             y="score",
             where={"kind": "target", "example": None},
-            about="By the place of the target: it begins after {points:,} examples, half-way, or at the end.",
+            across="place of the target",
+            about="The target begins after {points:,} examples, half-way, or at the end.",
         ),
         curves(
             "Repeated examples: score at each example",

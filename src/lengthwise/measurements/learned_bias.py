@@ -14,16 +14,9 @@ if TYPE_CHECKING:
 
 MAX_QUERY = 2**20  # the largest position of a query
 MAX_STORED = 257  # distances of a stored bias, evenly spaced
-DIGITS = 6  # of each stored number
 KINDS = ("local", "flat", "anti-local", "mixed")
-TOLERANCE = 0.05
-"""How far the relative mean distance of a flat head may be from 1, and its weights from equal weights.
-
-If the weights do not increase, or do not decrease, with the distance, the variation is at most |1 − r| · i / (i +
-1), because such weights are a mixture of equal weights on the nearest (or the farthest) keys. So a bias that only
-falls or only rises is never "mixed". A bias that is linear in the distance is flat if it changes by less than 0.3
-nats over all keys.
-"""
+HEADS = tuple(Number(head=f"{kind} heads", y=kind, how="sum") for kind in KINDS)
+TOLERANCE = 0.05  # of the relative mean distance of a flat head from 1, and of its weights from equal ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +32,7 @@ class LearnedBiasOptions(Options):
 
 
 class LearnedBias(Probe):
-    """The bias that additive encodings add to the logits, for each layer and head, and the heads that are local or
-    anti-local.
+    """The bias that additive encodings add to the logits, by layer and head, and the heads that are local or anti-local.
 
     With w the softmax of the bias b(i, j) over the keys j = 0 ... i, the relative mean distance is r = Σ_j w_j (i −
     j) / (i / 2), and the variation is v = ½ Σ_j |w_j − 1 / (i + 1)|. A head is local if r < 0.95, anti-local if r >
@@ -80,20 +72,16 @@ class LearnedBias(Probe):
     tables = (
         Numbers(
             title="Local, flat, anti-local and mixed heads",
-            numbers=tuple(Number(head=f"{kind} heads", y=kind, how="sum") for kind in KINDS),
+            numbers=HEADS,
             about="If the bias alone decided, the weights of the keys would be its softmax. The relative mean "
             "distance is the mean distance under these weights, divided by that under equal weights: 0 if all weight "
             "is on the query’s own position, 1 for equal weights, and 2 if all weight is on the first key. A head is "
-            "local below 0.95 and anti-local above 1.05. Otherwise it is flat if at most 5 % of the weight would "
-            "have to move to make all weights equal, or else mixed: it prefers some distances, but neither near nor "
-            "far ones in general. The numbers of heads are means over seeds.",
+            "local below 0.95 and anti-local above 1.05; otherwise it is flat (at most 5 % of the weight differs from "
+            "equal weights) or mixed. The numbers of heads are means over seeds.",
         ),
         Numbers(
             title="Relative mean distance and kinds of heads by layer",
-            numbers=(
-                Number(head="relative mean distance", y="relative_distance"),
-                *(Number(head=kind, y=kind, how="sum") for kind in KINDS),
-            ),
+            numbers=(Number(head="relative mean distance", y="relative_distance"), *HEADS),
             rows=("layer",),
         ),
     )
@@ -112,16 +100,12 @@ class LearnedBias(Probe):
             raise ConfigError(
                 f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias (ALiBi, T5, FIRE)"
             )
-        longest = min((e.max_length for e in encodings if e.max_length is not None), default=None)
-        if longest is not None and options.query >= longest:
+        longest = min((e.max_length for e in encodings if e.max_length is not None), default=math.inf)
+        if options.query >= longest:
             raise ConfigError(f"query must be below the encoding's {longest} positions, got {options.query}")
 
     def measure(self, trained: "TrainedRun", options: LearnedBiasOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield the bias by layer, head and distance, at most at 257 distances, and a row without a distance for
-        each head.
-
-        `relative_distance` and `variation` are over all keys. Layers without a bias are left out.
-        """
+        """Yield a row for each head, and its bias at 257 distances or fewer. Layers without a bias are left out."""
         import torch
 
         from lengthwise.measurements.inside.bias import layer_biases, relative_distance, variation
@@ -134,10 +118,9 @@ class LearnedBias(Probe):
         distances = torch.linspace(0, options.query, points, dtype=torch.float64).round().long()
         keys: dict[str, Any] = {"layer": [n + 1 for n in layers], "head": biases.shape[1]}
         biases = biases[layers]
-        numbers = {"relative_distance": relative_distance(biases), "variation": variation(biases)}
-        yield from grid_rows(keys, DIGITS, **numbers)
+        yield from grid_rows(keys, 6, relative_distance=relative_distance(biases), variation=variation(biases))
         bias = biases[..., options.query - distances]
-        yield from grid_rows(keys | {"distance": distances.tolist()}, DIGITS, bias=bias)
+        yield from grid_rows(keys | {"distance": distances.tolist()}, 6, bias=bias)
         progress(1)
 
     def derive(self, answer: Table) -> Table:

@@ -42,7 +42,8 @@ class LostInTheMiddle(RepeatedExamples):
             x="at",
             y="score",
             where={"kind": "answers", "example": None},
-            about="By the position of the answers among the copies of one example of the instruction.",
+            across="position of the answers",
+            about="Among the copies of one example of the instruction.",
         ),
         Chart(
             kind="lines",
@@ -51,7 +52,8 @@ class LostInTheMiddle(RepeatedExamples):
             y="score",
             where={"kind": "serial", "example": None},
             to_scale=True,
-            about="By the number of examples before the duplicate of the last of the {length:,} examples.",
+            across="number of examples before the duplicate",
+            about="The duplicate is that of the last of the {length:,} examples.",
         ),
         curves(
             "Lost in the middle: score at each example",

@@ -1,9 +1,8 @@
 """Scores when the same number is added to all position IDs."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.measurements import base
@@ -12,8 +11,6 @@ from lengthwise.measurements.table import Row, Table
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from lengthwise.measurements.inside.trained import TrainedRun
 
 DEFAULT_SHIFTS = (0, 1, 10, 100, 1000)
@@ -104,51 +101,19 @@ class PositionShift(base.Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: PositionShiftOptions, progress: base.OnProgress) -> Iterator[Row]:
-        """Yield a row for each shift that leaves all positions below the encodings' last one.
+        """Yield a row for each shift that leaves all positions below the encodings' last one; see `inside.position_shift`."""
+        from lengthwise.measurements.inside.position_shift import shifted_scores, standard_error
+        from lengthwise.measurements.inside.trained import number
 
-        At shift 0 the position IDs are passed as well, so that all shifts use the same code. An encoding that reads
-        only distances then gets the same tables at every shift, and its scores have the same bits. A rotation gets
-        other angles, and its scores are equal up to rounding.
-        """
-        import torch
-
-        from lengthwise.encodings import PositionEncoding
-        from lengthwise.evaluation.score_checks import required_scores, scores_of_examples
-        from lengthwise.measurements.inside.trained import count_of_examples, example_batches, number
-        from lengthwise.models import require_decoder
-        from lengthwise.positions import position_scheme_for
-        from lengthwise.tasks.pooled import PooledTask
-
-        model, task, count = require_decoder(trained.model), trained.task, count_of_examples(trained, options)
-        scheme = position_scheme_for(task, trained.run.training.positions)
-        needed = scheme.num_positions(task.tokens(options.length), training=False)
-        limit = math.inf if model.max_length is None else model.max_length
-        measured = [shift for shift in options.shifts if needed + shift <= limit]
-        scores: dict[int, list[Tensor]] = {shift: [] for shift in measured}
-        changes = dict.fromkeys(measured, 0.0)
-        method = "counts" if isinstance(task, PooledTask) else "score"
-        for batch, (ids,) in example_batches(trained, options, [trained.run]):
-            ids = torch.arange(batch.inputs.shape[1], device=trained.device)[None] if ids is None else ids
-            scored, first = batch.scored.bool(), None
-            for shift in measured:
-                logits = model(batch.inputs, positions=ids + shift)
-                values = required_scores(getattr(task, method)(logits, batch), method, task, batch.targets.shape)
-                scores[shift].append(values.double().cpu())
-                first = logits if first is None else first
-                change = float((logits[scored] - first[scored]).abs().max()) if bool(scored.any()) else 0.0
-                changes[shift] = max(changes[shift], change)
-                progress(len(batch) / count / len(measured))
-        by_shift = {shift: scores_of_examples(task, torch.cat(s), options.length)[0] for shift, s in scores.items()}
-        encodings = cast(list[PositionEncoding], list(model.encodings))
-        invariant = all(encoding.shift_invariant and not encoding.depends_on_length() for encoding in encodings)
-        about = {"invariant": invariant, "max_length": model.max_length}
+        by_shift, changes, about = shifted_scores(trained, options, options.shifts, progress)
         for shift, values in by_shift.items():
+            differences = values - by_shift[0]
             yield {
                 "shift": shift,
                 "score": float(values.mean()),
-                "score_error": _error(values),
-                "difference": float((values - by_shift[0]).mean()),
-                "difference_error": _error(values - by_shift[0]),
+                "score_error": standard_error(values),
+                "difference": float(differences.mean()),
+                "difference_error": standard_error(differences),
                 "logit_change": number(changes[shift], 6),
                 "n": len(values),
                 **about,
@@ -164,8 +129,3 @@ class PositionShift(base.Probe):
         found = [f"Logits have the same bits at every shift for {exact}."] if exact else []
         found += [f"Other encodings that declare invariance ({rounded}) are equal up to rounding."] if rounded else []
         return found + ([f"Shifts past the last position are not measured: {limited}."] if limited else [])
-
-
-def _error(values: "Tensor") -> float:
-    """Return the standard error of the mean; NaN for a single example."""
-    return float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lengthwise.measurements.inside.trained import TrainedRun
-    from lengthwise.models import Model
 
 DIGITS = 6  # of each stored number
 PROMPTS = {
@@ -103,6 +102,7 @@ class Recency(InContextProbe):
         import torch
 
         from lengthwise.measurements.inside.prompts import repeated_prompts
+        from lengthwise.measurements.inside.recency import last_question_weights, on_inputs, on_labels
         from lengthwise.measurements.inside.trained import grid_rows
 
         train_length = trained.run.training.train_length
@@ -140,24 +140,3 @@ def recent(weights: Sequence[float], share: float = 0.1) -> float:
     """Return the share of the weights on the most recent tenth."""
     total = math.fsum(weights)
     return math.fsum(weights[-max(1, round(share * len(weights))) :]) / total if total else math.nan
-
-
-def last_question_weights(model: "Model", inputs: "Tensor", positions: "Tensor | None" = None) -> "list[Tensor]":
-    """Return for each layer the weights [b, h, t] of the last x of prompts x_1, y_1, ..., x_n, y_n on all tokens.
-
-    Only this row of the attention matrix is computed.
-    """
-    from lengthwise.measurements.inside.attention import attention_calls
-
-    query = inputs.shape[1] - 2
-    return [call.row(query).softmax(-1) for call in attention_calls(model, inputs, positions)]
-
-
-def on_labels(weights: "Tensor") -> "Tensor":
-    """Return the weights on the y tokens that the last x sees, which are all except its own."""
-    return weights[..., 1:-1:2]
-
-
-def on_inputs(weights: "Tensor") -> "Tensor":
-    """Return the weights on the x tokens, including the last one itself."""
-    return weights[..., 0::2]

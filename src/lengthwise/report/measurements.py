@@ -19,6 +19,7 @@ from lengthwise.values import join_names
 
 MAX_CHARTS = 24  # of one encoding
 MAX_BARS = 24  # that fit side by side on a phone; more lengths are put together
+SMALL = 0.0005  # numbers below are shown with their first digits
 PALE = 0.3  # opacity of the lines of other seeds
 Looks = Mapping[str, Look]
 Key = tuple[Any, ...]
@@ -76,12 +77,15 @@ def cell(interval: Interval | None, column: Column) -> dict[str, str]:
         return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": repr(interval.mean)}
     if column.whole and interval.basis == "none":
         return {"mean": f"{interval.mean:,.0f}", "spread": "", "sort": repr(interval.mean)}
-    return {"mean": number(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
+    ends = spread(interval)
+    if ends and 0 < abs(interval.mean) < SMALL:
+        ends = f"{number(interval.low)} … {number(interval.high)}"
+    return {"mean": number(interval.mean), "spread": ends, "sort": repr(interval.mean)}
 
 
 def number(value: float) -> str:
     """Format a number as `figure` does, but a small one, such as 1.2e-06, with its first digits."""
-    return f"{value:.1e}" if 0 < abs(value) < 0.0005 else figure(value)
+    return f"{value:.1e}" if 0 < abs(value) < SMALL else figure(value)
 
 
 class _Drawing:
@@ -115,10 +119,13 @@ class _Drawing:
         draw = {"lines": self._lines, "curves": self._curves, "bars": self._bars}
         drawn = draw[chart.kind](chart)
         title = chart.title.format(**self.texts)
-        across, upwards = self.measurement.column(chart.x).title, self._upwards(chart)
+        across, upwards = self._across(chart), self._upwards(chart)
         about = {"title": title, "upwards": upwards, "across": across, "about": chart.about.format(**self.texts)}
         empty = {"colours": [], "multiples": [], "over": False, "cut": "", "interval": chart.kind == "lines"}
         return about | empty | drawn if drawn else None
+
+    def _across(self, chart: Chart) -> str:
+        return chart.across or self.measurement.column(chart.x).title
 
     def _upwards(self, chart: Chart) -> str:
         column, metric = self.measurement.column(chart.y), self.task.metric
@@ -127,7 +134,7 @@ class _Drawing:
     def _described(self, kind: str, chart: Chart, ends: str, top: str, lines: str) -> str:
         return (
             f"{self.task.title}, {chart.title.format(**self.texts)}: {kind} chart. Horizontal axis: "
-            f"{self.measurement.column(chart.x).title}, {ends}. Vertical axis: {self._upwards(chart)}, {top}. {lines}. "
+            f"{self._across(chart)}, {ends}. Vertical axis: {self._upwards(chart)}, {top}. {lines}. "
             "A table below has the numbers."
         )
 
@@ -161,7 +168,7 @@ class _Drawing:
         described = self._described("line", chart, f"from {ticks[0]} to {ticks[-1]}", f"from 0 to {top:g}", names)
         axis = zero_to(top)
         drawn = line_chart(described, lines, columns, [axis], better=better)
-        title, across = chart.title.format(**self.texts), self.measurement.column(chart.x).title
+        title, across = chart.title.format(**self.texts), self._across(chart)
         over = any(mean > axis.high for line in lines for mean in line.means)
         return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over}
 
@@ -249,7 +256,7 @@ class _Drawing:
             self._shaded(chart, facets, place[1:]),
             bottom=bottom,
         )
-        titles = f"{chart.title.format(**self.texts)}, {name}", self.measurement.column(chart.x).title
+        titles = f"{chart.title.format(**self.texts)}, {name}", self._across(chart)
         about = {"name": name, "chart": drawn.named(*titles, self._upwards(chart))}
         if place[0] < 0:
             return about | {"label": name}
@@ -315,7 +322,7 @@ class _Drawing:
             )
             keys = names if chart.colour != "encoding" else {}
             title = chart.title.format(**self.texts) + (f", {series.name}" if "encoding" in chart.facet else "")
-            drawn = drawn.named(title, self.measurement.column(chart.x).title, column.title, keys=keys)
+            drawn = drawn.named(title, self._across(chart), column.title, keys=keys)
             own = {"label": series.label, "look": look, "name": series.name} if "encoding" in chart.facet else {}
             multiples.append({"chart": drawn, "label": "", "name": ""} | own)
         return {"multiples": multiples, "colours": list(names.items()) if chart.colour != "encoding" else []}
