@@ -240,7 +240,7 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     lines = []
     for row, note in zip(rows, (", ".join(filter(None, pair)) for pair in notes), strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
-        done = steps if row.finished is not None else row.step
+        done = row.step if row.finished is None or row.config.get("training", {}).get("stop") else steps
         status = f"{row.status}: {row.error}" if row.error else row.status
         status += f" on {(row.worker or '').partition(':')[0]}" if row.status == "running" else ""
         status += ", in no study" if row.key not in listed else ""

@@ -13,7 +13,7 @@ from lengthwise.config.evaluation import EvaluationConfig
 from lengthwise.config.executors import EXECUTOR_CONFIGS, ON, ExecutorConfig, Inline, Local, Ray, Slurm, Torchrun
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.run import Run
-from lengthwise.config.training import Curriculum, TrainingConfig
+from lengthwise.config.training import Curriculum, StopWhenLearned, TrainingConfig
 from lengthwise.values import ConfigError, near_miss
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Registry",
     "Run",
     "Slurm",
+    "StopWhenLearned",
     "Torchrun",
     "TrainingConfig",
     "alternate",

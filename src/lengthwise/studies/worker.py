@@ -196,7 +196,7 @@ class Worker:
                 optimizations=self.spec.compute.optimizations,
                 ranks=ranks,
             )
-            heartbeat.step = heartbeat.steps = run.training.steps
+            heartbeat.step = heartbeat.steps = trained.steps
             self.store.add_curve(row.key, trained.curve, worker=self.name)
             tracking.log_points(trained.curve)
             if trained.tracked:
@@ -206,7 +206,7 @@ class Worker:
         if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
-        self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
+        self.store.heartbeat(row.key, self.name, trained.steps, trained.steps)
         self.store.finish(row.key, self.name, self.facts_of(row.key, trained) if new else {})
         return scores
 
@@ -257,6 +257,7 @@ class Worker:
             **({} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}),
             "seconds": round(trained.seconds, 3),
             "loop_overhead": round(trained.loop_overhead, 4),
+            "steps": trained.steps,
             "backend": trained.backend,
             "weights": f"runs/{key}/{WEIGHTS}",
             **trained.task.provenance(),

@@ -146,18 +146,19 @@ def _run(
 
     pace, last_point = Pace(trainer.steps_done, steps), 0
     trainer.model.train()
-    while trainer.steps_done < steps:
+    while not trainer.is_finished:
         if any(ranks.flags_of_first(ranks.is_first and should_stop is not None and should_stop())):
             if trainer.steps_done > saved_step:
                 save()
             raise Stopped("train", trainer.steps_done, steps)
         trainer.step()
         trainer.stopwatch.lap(trainer.steps_done)
-        step = trainer.steps_done
+        trainer.stop_if_learned()
+        step, is_finished = trainer.steps_done, trainer.is_finished
         is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
         reports, saves = ranks.flags_of_first(
-            reporter.is_due(last=step == steps),
-            step < steps and (is_late if checkpoint_every is None else step % checkpoint_every == 0),
+            reporter.is_due(last=is_finished),
+            not is_finished and (is_late if checkpoint_every is None else step % checkpoint_every == 0),
         )
         if reports:
             trainer.require_finite()
@@ -165,7 +166,7 @@ def _run(
             points = trainer.curve(after=last_point)
             last_point = int(points[-1]["step"]) if points else last_point
             reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta, points=points))
-        if step % trainer.steps_per_row == 0 or step == steps:
+        if step % trainer.steps_per_row == 0 or is_finished:
             trainer.require_finite()
         if saves:
             save()
