@@ -310,7 +310,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--record", action="store_true", help="run the tests once and store which lines they execute")
     parser.add_argument("--count", type=int, default=COUNT, help=f"how many mutants to draw (default: {COUNT})")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
-    parser.add_argument("--files", nargs="+", default=["*"], help="draw from these files of src/lengthwise only (patterns)")
+    parser.add_argument(
+        "--files", nargs="+", default=["*"], help="draw from these files of src/lengthwise only (patterns)"
+    )
     parser.add_argument("--sample", type=int, help="try only so many of them, others every day")
     parser.add_argument("--workers", type=int, default=2, help="mutants that are tried at once (default: 2)")
     parser.add_argument("--keep", type=Path, help="write the outcome of each mutant to this JSON file")
