@@ -19,10 +19,10 @@ def require_key(key: Any, what: str) -> str:
     return key
 
 
-def escaped(value: Any, most: int = 60) -> str:
-    """Return a value as ASCII text of at most `most` characters, without control characters for the terminal."""
+def escaped(value: Any) -> str:
+    """Return a value as ASCII text of at most 60 characters, without control characters for the terminal."""
     text = ascii(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _one_line(text: str) -> str:

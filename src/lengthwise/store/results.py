@@ -246,7 +246,7 @@ class Store(LiveQueries, Transfers):
         """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
         changed = 0
         with self._transaction(writes=True) as connection:
-            for batch in batches(list(keys)):
+            for batch in batches(keys):
                 free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
                 changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
         return changed
