@@ -1,5 +1,7 @@
 """The pages, as a client gets them."""
 
+import json
+import math
 import re
 import shutil
 import time
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.report import render
-from lengthwise.serve import app, snapshots
+from lengthwise.serve import app, pages, snapshots
 from lengthwise.serve.comparison import MOST
 from lengthwise.serve.pages import ROWS
 from lengthwise.serve.snapshots import Watcher
@@ -47,6 +49,7 @@ def test_a_study_with_its_runs(client: Any) -> None:
     assert re.search(r"running on \S+ 100 of 1,000 1\.433 – –", rows[3])
     assert "waiting – – – –" in rows[4]
     assert 'href="/report?study=first"' in page
+    assert "page=" not in page, "all runs are on one page"
 
 
 def test_the_curves_of_chosen_runs_of_several_studies(client: Any, store: Store) -> None:
@@ -88,6 +91,11 @@ def test_runs_side_by_side(client: Any, store: Store) -> None:
     assert rows["encoding.is"] == "NoPE FIRE NoPE NoPE"
     assert "training.steps" not in rows, "all have the same one"
     assert rows["versions.torch"] == "2.0 2.0 2.0 –"
+
+
+def test_a_share_is_drawn_from_0_to_1(watcher: Watcher) -> None:
+    (group,) = pages.compare(watcher, watcher.snapshot(), [key(1, 0)])["groups"]
+    assert '"domain": [-0.03, 1.03]' in json.dumps(group["chart"].data)
 
 
 def test_different_tasks_and_questions_are_not_one_chart(client: Any, store: Store) -> None:
@@ -190,6 +198,22 @@ def test_the_reading_pauses_while_nobody_looks(
     monkeypatch.setattr(watcher, "_refresh", read)
     advance(store, key(1, 3), 600)
     eventually(client, "/", "600 of 1,000", 30.0)
+
+
+def test_rows_of_unchanged_runs_are_read_once(watcher: Watcher, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "REMEMBERED_SECONDS", math.inf)
+    queries: list[int] = []
+
+    def read(what: str) -> None:
+        runs = pages.activities(watcher.snapshot(), [key(1, 3)])
+        watcher.remembered(runs, what, lambda store: queries.append(runs[0].step))
+
+    read("curve"), read("curve"), read("scores"), read("curve")
+    assert queries == [100, 100]
+    advance(store, key(1, 3), 500)
+    watcher._refresh()
+    read("curve")
+    assert queries == [100, 100, 500]
 
 
 def test_the_full_report_is_rendered_again_when_the_rows_have_changed(
