@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Double, Integer, Table, Text
 from lengthwise.evaluation import Score
 from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, schema
 from lengthwise.store.cells import escaped
-from lengthwise.store.rows import cells, given_types
+from lengthwise.store.rows import cells
 
 TABLES = [
     (schema.runs, RunRow),
@@ -39,7 +39,8 @@ def test_types_and_nulls_follow_from_the_members() -> None:
 
 def test_an_evaluation_gives_what_a_score_needs() -> None:
     fields = {f.name for f in dataclasses.fields(Score)}
-    assert fields - {"details"} == set(given_types(ScoreRow)), "a worker stores the details with the facts"
+    given = {name for name, member in cells(ScoreRow).items() if member.cell.given}
+    assert fields - {"details"} == given, "a worker stores the details with the facts"
 
 
 def test_a_long_value_is_cut_in_messages() -> None:
