@@ -95,9 +95,11 @@ def test_runs_side_by_side(client: Any, store: Store) -> None:
     assert rows["versions.torch"] == "2.0 2.0 2.0 –"
 
 
-def test_a_share_is_drawn_from_0_to_1(watcher: Watcher) -> None:
+def test_a_share_is_drawn_from_0_to_1_with_space_around_the_lengths(watcher: Watcher) -> None:
     (group,) = pages.compare(watcher, watcher.snapshot(), [key(1, 0)])["groups"]
-    assert '"domain": [-0.03, 1.03]' in json.dumps(group["chart"].data)
+    chart = json.dumps(group["chart"].data)
+    assert '"domain": [-0.03, 1.03]' in chart
+    assert f'"domain": [{8 / 2**0.3}, {16 * 2**0.3}]' in chart
 
 
 def test_different_tasks_and_questions_are_not_one_chart(client: Any, store: Store) -> None:
