@@ -518,7 +518,7 @@ def test_a_neighbour_may_be_imported_when_a_function_runs(
     assert ran.code == 0, ran.err
 
 
-def test_a_module_that_was_run_is_found_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_a_package_is_found_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main = types.ModuleType("__main__")
     main.__file__ = str(own / "mine.py")
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -526,6 +526,11 @@ def test_a_module_that_was_run_is_found_by_its_name(own: Path, monkeypatch: pyte
     assert defined_in(main.Run) == str(own / "mine.py")
     main.__spec__ = types.SimpleNamespace(name="package.mine", parent="package")  # type: ignore[assignment]
     assert defined_in(main.Run) == "package.mine"
+    imported = types.ModuleType("package.mine")
+    imported.__file__, imported.__package__ = main.__file__, "package"
+    monkeypatch.setitem(sys.modules, "package.mine", imported)
+    exec("from lengthwise.encodings import NoPE\nclass Imported(NoPE): pass", imported.__dict__)
+    assert defined_in(imported.Imported) == "package.mine"
 
 
 def test_what_a_task_says_of_itself_fails_its_runs_alone(here: Call, own: Path) -> None:

@@ -1,10 +1,8 @@
 """Studies, runs, scores and curves: what is stored comes back, and stays what it was."""
 
-import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lengthwise.store import Store, StoreError, open_store
@@ -199,25 +197,14 @@ def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
     assert store.curve("a100000000000000")[1].loss == math.inf
 
 
-def test_rows_may_be_dataclasses_and_numpy_numbers(store: Store, make: Any) -> None:
-    fields = make.score(8, np.float32(0.5), n=np.int64(3), out_of_distribution=np.bool_(True))
-    score = dataclasses.make_dataclass("Score", fields)(**fields)
-    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", seed=np.int64(2**62))])
-    store.add_scores("a100000000000000", [score])
-    (row,) = store.scores(["a100000000000000"])
-    assert (row.mean, row.n, row.out_of_distribution) == (0.5, 3, True)
-    assert type(row.mean) is float
-    assert store.run("a100000000000000").seed == 2**62
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"label": None}, "label must be of type str, got None"),
-        ({"seed": "1"}, "seed must be of type int, got '1'"),
-        ({"seed": 1.5}, "seed must be of type int, got 1.5"),
-        ({"seed": 2**70}, "must fit in 64 bits"),
-        ({"labell": "x"}, "has unknown columns: labell"),
+        ({"label": None}, "its label must be a valid string, got None"),
+        ({"seed": "1"}, "its seed must be a valid integer, got '1'"),
+        ({"seed": 1.5}, "its seed must be a valid integer, got 1.5"),
+        ({"seed": 2**63}, "its seed must be less than 9223372036854775808, got 9223372036854775808"),
+        ({"seed": -(2**63) - 1}, "its seed must be greater than or equal to -9223372036854775808"),
         ({"asked": [{"examples": 3}]}, "asked must be an object with at least"),
         ({"config": {"rate": math.nan}}, "cannot be stored as JSON"),
         ({"config": {"made": object()}}, "cannot be stored as JSON"),
@@ -232,20 +219,22 @@ def test_a_run_that_cannot_be_stored(store: Store, make: Any, change: dict[str, 
 
 
 def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
-    lacking = make.run("a100000000000000")
-    del lacking["metric"], lacking["unit"]
-    with pytest.raises(StoreError, match="run 0 of study 's' lacks metric, unit; it has key, label"):
-        store.add_study("s", evaluation={}, runs=[lacking])
     with pytest.raises(StoreError, match="the same run twice"):
         store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    with pytest.raises(StoreError, match="a score of run a100000000000000, mean must be of type float, got 'high'"):
+    with pytest.raises(
+        StoreError,
+        match="a score of run a100000000000000 cannot be stored, its mean must be a valid number, got 'high'",
+    ):
         store.add_scores("a100000000000000", [make.score(8), make.score(16, "high")])
     assert store.scores(["a100000000000000"]) == []
     with pytest.raises(StoreError, match="has no run 'zz'"):
         store.add_scores("zz", [make.score(8)])
-    with pytest.raises(StoreError, match="the curve of run a100000000000000 must be a dict or a dataclass, got int"):
-        store.add_curve("a100000000000000", [3])
+    with pytest.raises(
+        StoreError, match="the curve of run a100000000000000 cannot be stored, its loss must be a valid"
+    ):
+        store.add_curve("a100000000000000", [make.point(1), make.point(2, "high")])
+    assert store.curve("a100000000000000") == []
 
 
 def test_finding_a_run_by_the_beginning_of_its_key(store: Store, make: Any) -> None:

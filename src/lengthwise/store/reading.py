@@ -47,12 +47,6 @@ def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]
     return [question for question in asked if canonical(question, "asked") not in answered]
 
 
-def questions_of(connection: Connection, study: str, key: str) -> list[dict[str, Any]]:
-    asked = schema.asked
-    query = select(asked).where(asked.c.study == study, asked.c.key == key).order_by(asked.c.position)
-    return [row["question"] for row in decoded(schema.asked, connection.execute(query))]
-
-
 # ---- runs and studies -------------------------------------------------------------------------------------------
 
 
@@ -215,7 +209,7 @@ def rows_of(
     names = [name for name in ("length", "step", "question") if name in table.c]
     columns = {field.name: "question" if field.name == "asked" else field.name for field in fields(row)}  # type: ignore[arg-type]
     found: dict[str, list[R]] = {key: [] for key in keys}
-    for batch in batches(list(found)):
+    for batch in batches(found):
         query = select(table).where(table.c.key.in_(batch))
         source = (query if most is None else _thinned(query, names, most)).subquery()
         ordered = select(source).order_by(*(source.c[name] for name in names))

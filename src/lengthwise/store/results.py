@@ -1,7 +1,7 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Self
 
@@ -22,10 +22,9 @@ from lengthwise.store.rows import (
     ScoreRow,
     StudyRow,
     canonical,
-    given_types,
+    given_cells,
     plain_text,
     question_texts,
-    take,
 )
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
@@ -119,19 +118,18 @@ class Store(LiveQueries, Transfers):
         """
         if not name:
             raise StoreError("the name of a study must not be empty")
-        needed = {**given_types(RunRow), "asked": list}
-        rows = [
-            take(run, f"run {n} of study {name!r}", needed, {"facts": None, "parent": None})
-            for n, run in enumerate(runs)
-        ]
-        questions = {row["key"]: question_texts(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
-        if len(questions) < len(rows):
-            raise StoreError(f"study {name!r} lists the same run twice; list each run once")
-        for number, row in enumerate(rows):
-            require_key(row["key"], f"run {number} of study {name!r}: key")
-            row["config"] = canonical(row["config"], f"run {row['key']}: config")
-            row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_storable(schema.runs, row, f"run {row['key']}")
+        rows: list[dict[str, Any]] = []
+        questions: dict[str, list[str]] = {}
+        for number, run in enumerate(runs):
+            key = require_key(run["key"], f"run {number} of study {name!r}: key")
+            if key in questions:
+                raise StoreError(f"study {name!r} lists the same run twice; list each run once")
+            questions[key] = question_texts(run["asked"], f"run {key}: asked")
+            row = given_cells(RunRow, run) | {"parent": run.get("parent")}
+            row["config"] = canonical(run["config"], f"run {key}: config")
+            row["facts"] = canonical(run.get("facts") or {}, f"run {key}: facts")
+            columns.require_storable(schema.runs, row, f"run {key}")
+            rows.append(row)
         name = plain_text(name)
         texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
@@ -246,7 +244,7 @@ class Store(LiveQueries, Transfers):
         """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
         changed = 0
         with self._transaction(writes=True) as connection:
-            for batch in batches(list(keys)):
+            for batch in batches(keys):
                 free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
                 changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
         return changed
@@ -289,17 +287,17 @@ class Store(LiveQueries, Transfers):
         with self._transaction(writes=False) as connection:
             return reading.unanswered(connection, key, asked)
 
-    def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store scores: dicts or dataclasses with the columns of `ScoreRow`. `facts` may be left out.
+    def add_scores(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store scores with the columns of `ScoreRow`. `facts` may be left out.
 
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
         one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
         values, what = [], f"a score of run {key}"
         for row in rows:
-            value = take(row, what, given_types(ScoreRow), {"facts": None})
+            value = given_cells(ScoreRow, row)
             value["question"] = question_texts([value.pop("asked")], f"{what}: asked")[0]
-            value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
+            value["facts"] = canonical(row.get("facts") or {}, f"{what}: facts")
             columns.require_storable(schema.scores, value, what)
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
@@ -308,14 +306,15 @@ class Store(LiveQueries, Transfers):
             upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
             connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
-    def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
+    def add_curve(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store points of the training curve with the columns of `CurveRow`.
 
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
-        values = {point["step"]: point for point in points}
+        values = {row["step"]: given_cells(CurveRow, row) for row in rows}
+        for value in values.values():
+            columns.require_storable(schema.curve, value, f"the curve of run {key}")
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             if values:

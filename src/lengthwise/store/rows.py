@@ -1,14 +1,11 @@
 """The rows of the store as dataclasses, and their conversion to canonical JSON.
 
-These classes are the only definition of the columns: the tables (`schema.py`), the types of what is read (`columns.py`) and the
-checks of what is given to be stored (`take`) are derived from their members.
+These classes are the only definition of the columns: the tables (`schema.py`), and the types of what is read and written
+(`columns.py`), are derived from their members.
 """
 
-import contextlib
-import dataclasses
 import json
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +22,7 @@ from lengthwise.store.cells import (
     Question,
     Size,
     Time,
+    Whole,
 )
 from lengthwise.store.errors import Unstorable
 
@@ -69,7 +67,7 @@ class RunRow:
     metric: Annotated[Name, GIVEN]
     better: Annotated[Literal["higher", "lower"], GIVEN]
     unit: Annotated[Name, GIVEN]
-    seed: Annotated[int, GIVEN]
+    seed: Annotated[Whole, GIVEN]
     train_length: Annotated[Size, GIVEN]
     config: Annotated[Json, GIVEN]
     parent: Annotated[Key | None, STORED] = None
@@ -195,10 +193,15 @@ def cells(row: type) -> dict[str, StoredMember]:
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
-@cache
-def given_types(row: type) -> dict[str, type]:
-    """Return the members of a class of rows that are given to the store, with their types, for `take`."""
-    return {name: member.plain for name, member in cells(row).items() if member.cell.given}
+def given_cells(row: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that a class of rows takes from its caller, as they are stored."""
+    return {name: _stored(values[name]) for name, member in cells(row).items() if member.cell.given}
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain_text(value)
+    return None if isinstance(value, float) and math.isnan(value) else value  # SQL has no NaN, so it is stored as NULL
 
 
 def canonical(value: Any, what: str) -> str:
@@ -235,43 +238,3 @@ def question_texts(asked: Sequence[Any], what: str) -> list[str]:
 def plain_text(text: str) -> str:
     """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for PostgreSQL."""
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
-
-
-def take(row: Any, what: str, needed: Mapping[str, type], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the members `needed` of a dict or dataclass, each converted to its type. Raises `Unstorable` for other members."""
-    data: Mapping[str, Any] = row if isinstance(row, Mapping) else _fields(row, what)
-    optional = optional or {}
-    if lacking := [name for name in needed if name not in data]:
-        raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(map(str, data)) or 'nothing'}")
-    if unknown := [str(name) for name in data if name not in needed and name not in optional]:
-        raise Unstorable(
-            f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join([*needed, *optional])}"
-        )
-    taken = {name: _as(data[name], kind, f"{what}, {name}") for name, kind in needed.items()}
-    return taken | {name: data.get(name, default) for name, default in optional.items()}
-
-
-def _fields(row: Any, what: str) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(row) or isinstance(row, type):
-        raise Unstorable(f"{what} must be a dict or a dataclass, got {type(row).__name__}")
-    return {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
-
-
-def _as(value: Any, kind: type, what: str) -> Any:
-    problem = ""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if isinstance(value, str) and kind is str:
-            return plain_text(value)
-        if kind is float and not isinstance(value, str):
-            number = math.nan if value is None else float(value)
-            return None if math.isnan(number) else number  # SQL has no NaN, so it is stored as NULL
-        if kind is int:
-            whole = operator.index(value)
-            if -(2**63) <= whole < 2**63:
-                return whole
-            problem = f"must fit in 64 bits, got {whole}; choose a smaller number"
-        if kind is bool and value in (True, False):
-            return bool(value)
-        if kind in (dict, list) and isinstance(value, kind):
-            return value
-    raise Unstorable(f"{what} {problem or f'must be of type {kind.__name__}, got {value!r}'}")

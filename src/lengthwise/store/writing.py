@@ -1,14 +1,19 @@
 """Statements for both databases. Each runs inside a transaction that is already open."""
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, insert
 
+T = TypeVar("T")
 
-def batches(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield at most 500 items at a time, because a statement can have only so many parameters."""
+    items = iter(items)
+    while batch := list(islice(items, 500)):
+        yield batch
 
 
 def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
