@@ -119,6 +119,8 @@ class OurModel(Model):
         documents = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
         return self.decoder(tokens, documents=documents.expand(len(tokens), -1))
 
+    packed_as_called = packed
+
 
 class Implementation(ABC):
     """One implementation of another library and its counterpart here."""
@@ -176,7 +178,7 @@ class Implementation(ABC):
     def encoding(self) -> PositionEncoding:
         torch.manual_seed(0)
         sizes = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
-        encoding: PositionEncoding = self.choice.build(**sizes, train_length=self.train_length)
+        encoding = self.choice.build(**sizes, train_length=self.train_length)
         self.copy_weights(encoding)
         return encoding
 
@@ -196,7 +198,7 @@ class Implementation(ABC):
         if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)
             bias = sum(reference.dense(term, q, k, span, scale).to(compute) for term in modifiers.terms)
-            modifiers = replace(modifiers, terms=(DenseBias(bias.to(q.dtype)),))  # type: ignore[union-attr]
+            modifiers = replace(modifiers, terms=(DenseBias(bias.to(q.dtype)),))
         return reference.logits(modifiers, q, k, span, mask.visible(q.device)[:, None], scale)[0, :, 0].double()
 
     def layer_inputs(self, inputs: RowInputs) -> Tensor:
@@ -204,3 +206,20 @@ class Implementation(ABC):
         generator = torch.Generator().manual_seed(inputs.length)
         x = torch.randn(1, inputs.length, self.heads * self.head_dim, generator=generator)
         return x.bfloat16().to(inputs.dtype)
+
+
+class Ours:
+    """Our side of a comparison, with those methods of an implementation that the questions call."""
+
+    def __init__(self, implementation: Implementation, *, rounded_bias: bool = False):
+        self.implementation, self.rounded_bias = implementation, rounded_bias
+
+    def row(self, inputs: RowInputs) -> Tensor:
+        return self.implementation.our_row(inputs, rounded_bias=self.rounded_bias)
+
+    loaded_row = row
+
+    def model(self) -> Model:
+        return OurModel(self.implementation.decoder())
+
+    short_model = model

@@ -1,5 +1,6 @@
 """Hugging Face transformers, biases: BLOOM and MPT (ALiBi), and T5."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,18 +10,19 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from lengthwise.config import choose
-from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import (
+from comparisons.implementation import (
     SHAPE,
     TRAIN_LENGTH,
     VOCABULARY,
+    Implementation,
     Model,
     RowInputs,
     row_explanations,
 )
-from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
-from lengthwise.encodings import ALiBi, PositionEncoding
+from comparisons.transformers_base import CausalModel, TransformersImplementation, config_arguments
+from lengthwise.config import choose
+from lengthwise.conformance.answers import NotApplicable
+from lengthwise.encodings import T5, ALiBi, PositionEncoding
 from lengthwise.models.conversion import t5_weight_from_table
 
 
@@ -113,3 +115,11 @@ class T5Decoder(CausalModel):
     def call(self, tokens: Tensor, attention_mask: Tensor | None = None, **options: Any) -> Any:
         source = torch.ones(len(tokens), 1, dtype=torch.long)
         return self.model(input_ids=source, decoder_input_ids=tokens, decoder_attention_mask=attention_mask, **options)
+
+
+IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
+    Bloom,
+    Mpt,
+    lambda: T5Bias("T5, causal", choose(T5)),
+    lambda: T5Bias("T5, both ways", choose(T5, bidirectional=True)),
+)

@@ -7,8 +7,8 @@ import torch
 import transformers
 from torch import Tensor
 
+from comparisons.implementation import SHAPE, VOCABULARY, Implementation, Model
 from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import SHAPE, VOCABULARY, Implementation, Model
 from lengthwise.transformers_versions import own_cache_name
 
 transformers.logging.set_verbosity_error()

@@ -1,30 +1,26 @@
-"""Compare the encodings of other libraries with the published formulas: `lengthwise check --outside`.
-
-The libraries are the extra `outside`, imported only by this command. The published formula is computed
-by our encodings in float64, which `lengthwise check` tests against reference values.
-"""
+"""Ask implementations of other libraries, and the counterparts of Lengthwise, the questions of `questions.py`."""
 
 import importlib
 import importlib.metadata
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
+from comparisons.implementation import Implementation, Ours
+from comparisons.questions import QUESTIONS, Question
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import ENCODINGS
 from lengthwise.values import install_extra
 
-if TYPE_CHECKING:
-    from lengthwise.conformance.outside.implementation import Implementation
-    from lengthwise.conformance.outside.questions import Question
-
-LIBRARIES = {"transformers": (5, 23), "x-transformers": (2, 31), "fla-core": (0, 6)}
-"""The libraries with the oldest version that the comparison supports."""
+LIBRARIES = ("transformers", "x-transformers", "fla-core")
+MODULES = ("transformers_rotary", "transformers_biases", "transformers_temperatures", "x_transformers", "fla_core")
+"""The modules with implementations; importing one imports its library."""
 
 
 class Verdict(StrEnum):
@@ -72,30 +68,18 @@ def _exceeds(error: float | None, tolerance: float | None) -> bool:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the libraries. Raises `ConfigError` if one is missing or too old."""
-    versions = {}
-    for name, oldest in LIBRARIES.items():
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            raise ConfigError(f"the package {name} is not installed; {install_extra('outside')}") from None
-        if tuple(map(int, re.findall(r"\d+", versions[name])[:2])) < oldest:
-            raise ConfigError(
-                f"{name} must be at least {'.'.join(map(str, oldest))}, got {versions[name]}; update it, or "
-                f"{install_extra('outside')}"
-            )
-    return versions
+    """Return the versions of the libraries. Raises `ConfigError` if one is missing."""
+    try:
+        return {name: importlib.metadata.version(name) for name in LIBRARIES}
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ConfigError(f"the package {error.name} is not installed; {install_extra('outside')}") from None
 
 
-def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementation]":
+def select_implementations(encodings: Iterable[str] = ()) -> list[Implementation]:
     """Return the implementations of all libraries, or those that correspond to the named encodings of ours."""
-    installed_versions()
     selected = {ENCODINGS.find(name).__name__ for name in encodings}
-    implementations = [
-        create()
-        for library in LIBRARIES
-        for create in importlib.import_module(f"{__name__}.{library.replace('-', '_')}").IMPLEMENTATIONS
-    ]
+    modules = [importlib.import_module(f"comparisons.{name}") for name in MODULES]
+    implementations = [create() for module in modules for create in module.IMPLEMENTATIONS]
     available = {name for implementation in implementations for name in implementation.encodings}
     for name in sorted(selected - available):
         raise ConfigError(
@@ -105,7 +89,7 @@ def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementatio
 
 
 @torch.no_grad()
-def ask(implementation: "Implementation", question: "Question", version: str) -> Answer:
+def ask(implementation: Implementation, question: Question, version: str) -> Answer:
     """Return the answer of one implementation to one question.
 
     Ours is evaluated separately, so that an error of ours is never stored as a result of theirs.
@@ -116,7 +100,7 @@ def ask(implementation: "Implementation", question: "Question", version: str) ->
     )  # fmt: skip
     explanation = implementation.explanations.get(question.name, "")
     try:
-        answer = replace(answer, theirs=question.theirs(implementation))
+        answer = replace(answer, theirs=question.measure(implementation, implementation))
         if _exceeds(answer.theirs, answer.tolerance):
             reason = explanation or "the reason is unknown"
             answer = replace(answer, verdict=Verdict.DIFFERS, reason=reason, explained=bool(explanation))
@@ -126,31 +110,32 @@ def ask(implementation: "Implementation", question: "Question", version: str) ->
         reason = f"{explanation} ({_describe(error)})" if explanation else _describe(error)
         answer = replace(answer, verdict=Verdict.DIFFERS, reason=reason, explained=bool(explanation))
     try:
-        return replace(answer, ours=question.ours(implementation), ours_on_gpu=question.ours_on_gpu(implementation))
+        answer = replace(answer, ours=question.measure(implementation, Ours(implementation)))
+        if question.in_half_precision:
+            on_gpu = question.measure(implementation, Ours(implementation, rounded_bias=True))
+            answer = replace(answer, ours_on_gpu=on_gpu)
     except Exception as error:  # if theirs was compared with ours, it may have raised the same error above
         return replace(answer, verdict=Verdict.OURS_RAISED, reason=_describe(error), explained=False)
+    return answer
 
 
 def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
 
 
-def check(
-    implementations: "Iterable[Implementation] | None" = None, on_answer: Callable[[Answer], None] | None = None
-) -> list[Answer]:
-    """Return the answer of every implementation (default: all) to every question."""
-    versions = installed_versions()
-    if implementations is None:
-        implementations = select_implementations()
-    from lengthwise.conformance.outside.questions import QUESTIONS
-
-    answers = []
-    for implementation in implementations:
-        for question in QUESTIONS:
-            answers.append(ask(implementation, question, versions[implementation.library]))
-            if on_answer:
-                on_answer(answers[-1])
-    return answers
-
-
-__all__ = ["LIBRARIES", "Answer", "Verdict", "ask", "check", "installed_versions", "select_implementations"]
+def as_data(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return all answers with the versions that gave them. Numbers that are not finite become null."""
+    finite = lambda x: x if not isinstance(x, float) or abs(x) < float("inf") else None  # noqa: E731
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "libraries": {answer.library: answer.version for answer in answers},
+        "unit": "nats: the largest error of a log-probability (of a key, or of a token)",
+        "ours": '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to the '
+        "model's dtype: ours_on_gpu has such a bias",
+        "questions": [{"name": q.name, "text": q.text, "tolerance": q.tolerance} for q in QUESTIONS],
+        "answers": [{name: finite(value) for name, value in asdict(answer).items()} for answer in answers],
+        "ours_departs": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs],
+        "ours_departs_on_gpu": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs_on_gpu],
+    }

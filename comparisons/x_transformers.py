@@ -10,9 +10,7 @@ from x_transformers import Decoder as OutsideDecoder
 from x_transformers import TransformerWrapper
 from x_transformers import x_transformers as parts
 
-from lengthwise.config import Choice, choose
-from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import (
+from comparisons.implementation import (
     SHAPE,
     TRAIN_LENGTH,
     VOCABULARY,
@@ -21,6 +19,8 @@ from lengthwise.conformance.outside.implementation import (
     RowInputs,
     row_explanations,
 )
+from lengthwise.config import Choice, choose
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import PI, T5, ALiBi, CoPE, FoX, NTKAware, PositionEncoding, RoPE, XPos
 from lengthwise.models.conversion import t5_weight_from_table
 

@@ -1,4 +1,4 @@
-"""`lengthwise check --outside` compares other libraries with the formulas, and detects wrong implementations.
+"""`python -m comparisons` compares other libraries with the formulas, and detects wrong implementations.
 
 What needs the libraries is skipped where they are not installed (`pip install '.[outside]'`).
 """
@@ -7,7 +7,6 @@ import importlib.metadata
 import importlib.util
 import json
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from comparisons import answers, tables
+from comparisons.__main__ import main
+from comparisons.answers import Answer, Verdict, as_data, ask
+from comparisons.implementation import Implementation, Model, OurModel, Ours, RowInputs
+from comparisons.questions import FLOAT32_TOLERANCE, QUESTIONS, Question, row_inputs
 from lengthwise.attention import KVCache, TokenInfo, attend
-from lengthwise.cli import main as command_line
 from lengthwise.config import ConfigError, choose
-from lengthwise.conformance import outside
 from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside import Answer, Verdict, ask, scoreboard
-from lengthwise.conformance.outside.implementation import Implementation, Model, OurModel, RowInputs
-from lengthwise.conformance.outside.questions import FLOAT32_TOLERANCE, QUESTIONS, Question, row_inputs
 from lengthwise.encodings import ALiBi, CoPE, DynamicNTK, FoX, LogN, PaTHFoX, RoPE, Wall
 from lengthwise.encodings.alibi import slopes
 
@@ -147,8 +146,8 @@ def test_numbers_that_are_none_differ() -> None:
     result = answer("value at 512", Faulty(row=lambda row: row * torch.nan))
     assert result.verdict is Verdict.DIFFERS
     assert result.theirs == float("inf")
-    assert scoreboard.as_data([result])["answers"][0]["theirs"] is None
-    assert json.dumps(scoreboard.as_data([result]), allow_nan=False)
+    assert as_data([result])["answers"][0]["theirs"] is None
+    assert json.dumps(as_data([result]), allow_nan=False)
 
 
 @pytest.mark.parametrize("times", [1.01, 2, 50, 100, float("inf"), float("nan")])
@@ -158,14 +157,13 @@ def test_ours_is_asked_too(times: float) -> None:
         "wrong",
         "Is ours wrong?",
         FLOAT32_TOLERANCE,
-        lambda implementation: 0.0,
-        lambda implementation: times * FLOAT32_TOLERANCE,
+        lambda implementation, side: times * FLOAT32_TOLERANCE if isinstance(side, Ours) else 0.0,
     )
     result = ask(Faulty(), wrong, "1.0")
     assert result.verdict is Verdict.AGREES
     assert result.ours_departs
-    assert scoreboard.as_data([result])["ours_departs"] == ["faulty, wrong"]
-    right = replace(wrong, ours=lambda implementation: 0.99 * FLOAT32_TOLERANCE)
+    assert as_data([result])["ours_departs"] == ["faulty, wrong"]
+    right = replace(wrong, measure=lambda implementation, side: 0.99 * FLOAT32_TOLERANCE)
     assert not ask(Faulty(), right, "1.0").ours_departs
 
 
@@ -252,10 +250,6 @@ def test_a_bias_is_rounded_as_on_a_gpu_in_half_precision_alone() -> None:
     torch.testing.assert_close(
         implementation.our_row(inputs, rounded_bias=True), expected, rtol=torch.finfo(torch.float32).eps, atol=1e-6
     )
-    assert "changes 2 figures here, of which 2 would" in scoreboard.on_gpu(
-        [alibi, rope, answer("bfloat16 at 32768", Faulty(choose(ALiBi)))]
-    )
-    assert "changes no figure here" in scoreboard.on_gpu([rope])
 
 
 def test_what_has_nothing_to_ask_says_why() -> None:
@@ -284,30 +278,28 @@ def replace_implementations(monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     """Replace the libraries by given implementations, and ask three questions."""
 
     def put(*ones: Implementation) -> None:
-        monkeypatch.setattr(outside, "installed_versions", lambda: {"faulty": "1.0"})
-        monkeypatch.setattr(scoreboard, "select_implementations", lambda names=(): list(ones))
+        monkeypatch.setattr(answers, "installed_versions", lambda: {"faulty": "1.0"})
+        monkeypatch.setattr(answers, "select_implementations", lambda names: list(ones))
         few = (BY_NAME["value at 512"], BY_NAME["value at 32768"], BY_NAME["loaded at 32768"])
-        monkeypatch.setattr("lengthwise.conformance.outside.questions.QUESTIONS", few)
-        monkeypatch.setattr(scoreboard, "QUESTIONS", few)
+        monkeypatch.setattr(answers, "QUESTIONS", few)
 
     return put
 
 
-def test_the_scoreboard_fits_a_terminal_and_holds_every_reason(
+def test_the_output_fits_a_terminal_and_holds_every_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, replace_implementations: Callable[..., None]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     replace_implementations(Faulty(row=lambda row: row * 1.01))
-    assert scoreboard.main() == 1  # at 32768 nobody says why
+    assert main([]) == 1  # at 32768 nobody says why
     out = capsys.readouterr().out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
     words = " ".join(out.split())
-    assert "faulty 1.0 against the published formulas" in words
-    assert "faulty: faulty (value at 512): it was spoiled" in words
-    assert "faulty: faulty (value at 32768): the reason is unknown" in words
-    assert "faulty: faulty (loaded at 32768): loading it in a dtype is the same" in words
-    assert "3 answers: 0 agrees, 2 differs, 1 not applicable" in words
+    assert "faulty faulty RoPE 0 2 1" in words
+    assert "faulty 1.0: errors of log-probabilities" in words
+    assert "faulty: it was spoiled: faulty, value at 512" in words
+    assert "faulty: the reason is unknown: faulty, value at 32768" in words
 
 
 def test_the_exit_code_is_0_when_all_is_known(
@@ -316,12 +308,25 @@ def test_the_exit_code_is_0_when_all_is_known(
     implementation = Faulty(row=lambda row: row * 1.01)
     implementation.explanations = {"value at 512": "spoiled", "value at 32768": "spoiled"}
     replace_implementations(implementation)
-    assert scoreboard.main(json=True) == 0
+    assert main(["--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert output["libraries"] == {"faulty": "1.0"}
     assert [a["verdict"] for a in output["answers"]] == ["differs", "differs", "not applicable"]
     assert output["answers"][0]["theirs"] > output["answers"][0]["tolerance"] > output["answers"][0]["ours"]
     assert output["ours_departs"] == []
+
+
+def test_a_departure_of_ours_is_printed(
+    capsys: pytest.CaptureFixture[str], replace_implementations: Callable[..., None]
+) -> None:
+    class Wrong(Faulty):
+        def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
+            row = super().our_row(inputs)
+            return row if inputs.dtype == torch.float64 else row * 1.01
+
+    replace_implementations(Wrong())
+    assert main([]) == 1
+    assert "OURS departs from the formula: faulty, value at 512" in capsys.readouterr().out
 
 
 def test_without_the_libraries_one_line_says_how_to_get_them(
@@ -331,34 +336,24 @@ def test_without_the_libraries_one_line_says_how_to_get_them(
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert command_line(["check", "--outside"]) == 2
+    assert main([]) == 2
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("\n") == 1
+    assert "the package transformers is not installed" in output.err
     assert "pip install '.[outside]'" in output.err
 
 
-def test_a_version_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        importlib.metadata, "version", {"transformers": "5.23.0", "x-transformers": "2.4.0"}.__getitem__
-    )
-    with pytest.raises(ConfigError, match=r"x-transformers must be at least 2\.31, got 2\.4\.0"):
-        outside.installed_versions()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    required = [requirement.partition(",")[0] for requirement in project["optional-dependencies"]["outside"]]
-    assert required == [f"{name}>={'.'.join(map(str, oldest))}" for name, oldest in outside.LIBRARIES.items()]
-
-
-def test_two_kinds_of_check_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line(["check", "--outside", "--theorems"]) == 2
-    assert "cannot be combined; give one of them" in capsys.readouterr().err
+def test_the_package_does_not_import_the_comparison() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        assert not re.search(r"^\s*(?:from|import) comparisons\b", path.read_text(encoding="utf-8"), re.M), path
 
 
 # ---- what is written down ---------------------------------------------------------------------------------------
 
 KEPT = json.loads((ROOT / "benchmarks" / "results" / "outside.json").read_text(encoding="utf-8"))
 SAVED = KEPT["figures"]
-PAGE = (ROOT / "docs" / "outside.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "comparisons" / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_saved_run_has_every_answer_and_no_riddle() -> None:
@@ -383,8 +378,8 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
     for said in SAVED["answers"]:
         key = said["implementation"], said["question"]
         if said["verdict"] == "differs":
-            theirs = scoreboard.figure(said["theirs"]) or "raises"
-            assert cells[key] == (theirs, scoreboard.figure(said["ours"]) or "runs"), key
+            theirs = tables.error(said["theirs"]) or "raises"
+            assert cells[key] == (theirs, tables.error(said["ours"]) or "runs"), key
             shown += 1
         else:
             assert key not in cells, key
@@ -396,7 +391,7 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
     others = [a for a in SAVED["answers"] if a["ours_on_gpu"] not in (None, a["ours"])]
     assert others
     for said in others:
-        figures = (scoreboard.figure(said[who]) for who in ("theirs", "ours", "ours_on_gpu"))
+        figures = (tables.error(said[who]) for who in ("theirs", "ours", "ours_on_gpu"))
         assert (said["implementation"], said["question"], *figures) in on_gpu
     beyond = len(SAVED["ours_departs_on_gpu"])
     assert f"{beyond} of these {len(others)} figures" in " ".join(PAGE.split())
@@ -418,7 +413,7 @@ def libraries() -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_theirs_agree_where_they_always_did() -> None:
-    for implementation in outside.select_implementations(["rope", "alibi", "t5", "yarn"]):
+    for implementation in answers.select_implementations(["rope", "alibi", "t5", "yarn"]):
         for name in ("value at 512", "model", "decoding within"):
             result = answer(name, implementation)
             assert result.verdict is not Verdict.DIFFERS, (
@@ -431,7 +426,7 @@ def test_what_is_computed_from_the_content_agrees() -> None:
     """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with `scaled_gate`."""
     names = ["path", "path_fox", "wall", "stick_breaking", "lerope"]
     differing = {"naive_path_attn, gates"}
-    implementations = outside.select_implementations(names)
+    implementations = answers.select_implementations(names)
     assert len(implementations) == 8
     for implementation in implementations:
         result = answer("value at 512", implementation)
@@ -444,7 +439,7 @@ def test_what_is_computed_from_the_content_agrees() -> None:
 def test_a_wrong_setting_of_ours_is_seen_in_a_whole_model() -> None:
     (llama,) = (
         implementation
-        for implementation in outside.select_implementations(["pi"])
+        for implementation in answers.select_implementations(["pi"])
         if implementation.library == "transformers"
     )
     usual = llama.model_choice  # type: ignore[attr-defined]
@@ -461,13 +456,15 @@ def test_what_has_no_counterpart_is_said() -> None:
     with pytest.raises(
         ConfigError, match="no other library's KerpleLog is compared; available: ALiBi, BandedBias, Beam, CoPE"
     ):
-        outside.select_implementations(["kerplelog"])
+        answers.select_implementations(["kerplelog"])
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("libraries")
 def test_the_saved_run_is_still_true() -> None:
-    result = outside.check()
+    versions = answers.installed_versions()
+    implementations = answers.select_implementations()
+    result = [ask(each, question, versions[each.library]) for each in implementations for question in QUESTIONS]
     assert not [row for row in result if row.ours_departs or not row.explained]
     if {row.library: row.version for row in result} != SAVED["libraries"]:
         return

@@ -17,14 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lengthwise.config import choose
-from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import (
+from comparisons.implementation import (
     Implementation,
     Model,
     RowInputs,
     with_rest,
 )
+from lengthwise.config import choose
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import PaTH, PaTHFoX, PositionEncoding, StickBreaking, Wall
 
 
@@ -47,7 +47,7 @@ def load(name: str) -> ModuleType:
 def load_wall() -> ModuleType:
     """Return the module of Wall's function, with a sum by torch in place of the Triton kernel that it calls."""
     sums = ModuleType("fla.ops.utils.cumsum")
-    sums.chunk_global_cumsum = lambda x, cu_seqlens, scale: x.cumsum(1) * scale  # type: ignore[attr-defined]
+    sums.chunk_global_cumsum = lambda x, cu_seqlens, scale: x.cumsum(1) * scale
     replaced = {module.__name__: module for module in (load("ops.utils.constant"), sums)}
     with patch.dict(sys.modules, replaced):
         return load("ops.wall_attn.naive")

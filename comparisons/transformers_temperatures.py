@@ -1,5 +1,6 @@
 """Hugging Face transformers, temperatures and sinks: Llama 4, Ministral 3, Mistral Large 4, Beam, Inkling and gpt-oss."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -15,19 +16,20 @@ from transformers.models.inkling import modeling_inkling
 from transformers.models.ministral3 import modeling_ministral3
 from transformers.models.mistral_large4 import modeling_mistral_large4
 
-from lengthwise.attention.backends import reference
-from lengthwise.config import Choice, alternate, choose
-from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import (
+from comparisons.implementation import (
     SHAPE,
     TRAIN_LENGTH,
+    Implementation,
     Model,
     RowInputs,
     row_explanations,
     with_rest,
 )
-from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
-from lengthwise.conformance.outside.transformers_rotary import Llama, model_arguments
+from comparisons.transformers_base import CausalModel, TransformersImplementation, config_arguments
+from comparisons.transformers_rotary import Llama, model_arguments
+from lengthwise.attention.backends import reference
+from lengthwise.config import Choice, alternate, choose
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import (
     BandedBias,
     Beam,
@@ -236,3 +238,13 @@ class GptOssSinks(TransformersImplementation):
             num_experts_per_tok=1, sliding_window=16,
         )  # fmt: skip
         return CausalModel(transformers.GptOssForCausalLM(config))
+
+
+IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
+    Llama4Layers,
+    Ministral3,
+    BeamFactor,
+    LargeFactor,
+    InklingLogits,
+    GptOssSinks,
+)

@@ -11,39 +11,31 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from comparisons.implementation import TRAIN_LENGTH, VOCABULARY, Implementation, Model, OurModel, Ours, RowInputs
 from lengthwise.conformance.answers import NotApplicable
-from lengthwise.conformance.outside.implementation import (
-    TRAIN_LENGTH,
-    VOCABULARY,
-    Implementation,
-    Model,
-    OurModel,
-    RowInputs,
-)
 
 MIN_LOG_WEIGHT = -20.0  # keys with a smaller log weight under the formula are ignored, because they change nothing
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 0.05  # nats; bfloat16 has about 3 digits
 SHORT, MIDDLE, LONG = TRAIN_LENGTH * 3 // 4, TRAIN_LENGTH * 2, TRAIN_LENGTH * 3  # numbers of tokens that models read
 
-
-Measure = Callable[[Implementation], float | None]  # nats, or None if the question has no number
+Side = Implementation | Ours
+Measure = Callable[[Implementation, Side], float | None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question with a measurement of their implementation and one of ours; both may raise `NotApplicable`.
+    """A question with the measurement of one side, which may raise `NotApplicable`.
 
-    They are separate functions, because an error of one side must not become an answer of the other. `ours_on_gpu`: ours with
-    the rounding of a GPU, or None if it is the same. `tolerance`: the largest error that counts as agreement, or None if the
-    question is whether it runs at all.
+    `measure` takes an implementation and the side that is asked: the implementation itself, or ours. It returns an error in
+    nats, or None if the question is whether it runs at all. `tolerance`: the largest error that counts as agreement, or None.
+    `in_half_precision`: ours is measured with the rounding of a GPU too.
     """
 
     name: str
     text: str
     tolerance: float | None
-    theirs: Measure
-    ours: Measure
-    ours_on_gpu: Measure = lambda implementation: None
+    measure: Measure
+    in_half_precision: bool = False
 
 
 # ---- one row of attention weights ---------------------------------------------------------------------------------
@@ -73,24 +65,18 @@ def row_inputs(implementation: Implementation, length: int, dtype: torch.dtype) 
 def row_question(name: str, text: str, length: int, dtype: torch.dtype, *, loaded: bool = False) -> Question:
     """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast to it."""
 
-    def measure(row: Callable[[Implementation, RowInputs], Tensor]) -> Measure:
-        def error(implementation: Implementation) -> float:
-            if implementation.needs_every_key and length > 2**15:
-                raise NotApplicable("its row needs every key, which takes too much memory")
-            longest = implementation.encoding.max_length
-            if longest is not None and length > longest:
-                raise NotApplicable(f"ours supports {longest} positions, and refuses more")
-            inputs = row_inputs(implementation, length, dtype)
-            return row_difference(row(implementation, inputs), implementation.our_row(inputs.in_float64()))
+    def measure(implementation: Implementation, side: Side) -> float:
+        if implementation.needs_every_key and length > 2**15:
+            raise NotApplicable("its row needs every key, which takes too much memory")
+        longest = implementation.encoding.max_length
+        if longest is not None and length > longest:
+            raise NotApplicable(f"ours supports {longest} positions, and refuses more")
+        inputs = row_inputs(implementation, length, dtype)
+        row = side.loaded_row(inputs) if loaded else side.row(inputs)
+        return row_difference(row, implementation.our_row(inputs.in_float64()))
 
-        return error
-
-    theirs = measure(lambda implementation, x: implementation.loaded_row(x) if loaded else implementation.row(x))
-    ours = measure(lambda implementation, x: implementation.our_row(x))
-    if dtype == torch.float32:
-        return Question(name, text, FLOAT32_TOLERANCE, theirs, ours)
-    on_gpu = measure(lambda implementation, x: implementation.our_row(x, rounded_bias=True))
-    return Question(name, text, BFLOAT16_TOLERANCE, theirs, ours, on_gpu)
+    half = dtype != torch.float32
+    return Question(name, text, BFLOAT16_TOLERANCE if half else FLOAT32_TOLERANCE, measure, half)
 
 
 def row_difference(logits: Tensor, formula: Tensor) -> float:
@@ -116,42 +102,25 @@ def model_difference(a: Tensor, b: Tensor) -> float:
     return _largest(a.double().log_softmax(-1) - b.double().log_softmax(-1))
 
 
-def whole_model(build: Callable[[Implementation], Model]) -> Measure:
+def whole_model(implementation: Implementation, side: Side) -> float:
     """Compare a model with ours in float64 with the same weights, below and above the training length."""
-
-    def error(implementation: Implementation) -> float:
-        implementation.model()
-        if not implementation.has_our_architecture:
-            raise NotApplicable("its model has another architecture than ours, so the weights do not fit")
-        # Each length gets a new model, because "history" asks whether an earlier call matters.
-        texts = [tokens(2, length) for length in (SHORT, LONG)]
-        ours = (OurModel(implementation.decoder().double()).forward(text) for text in texts)
-        return max(map(model_difference, (build(implementation).forward(text) for text in texts), ours))
-
-    return error
+    implementation.model()
+    if not implementation.has_our_architecture:
+        raise NotApplicable("its model has another architecture than ours, so the weights do not fit")
+    # Each length gets a new model, because "history" asks whether an earlier call matters.
+    texts = [tokens(2, length) for length in (SHORT, LONG)]
+    ours = (OurModel(implementation.decoder().double()).forward(text) for text in texts)
+    return max(map(model_difference, (side.model().forward(text) for text in texts), ours))
 
 
-def runs_past(build: Callable[[Implementation], Model]) -> Measure:
+def runs_past(implementation: Implementation, side: Side) -> None:
     """Read more tokens than the model was built for. There is no number: it runs, or it raises."""
-
-    def run(implementation: Implementation) -> None:
-        build(implementation).forward(tokens(1, LONG))
-
-    return run
+    side.short_model().forward(tokens(1, LONG))
 
 
-def our_model(implementation: Implementation) -> Model:
-    return OurModel(implementation.decoder())
-
-
-ModelMeasure = Callable[[Callable[[], Model]], float]  # of a function that builds a new model
-
-
-def model_question(name: str, text: str, measure: ModelMeasure, our_measure: ModelMeasure | None = None) -> Question:
-    """Return a question about models. `our_measure`: the measurement of ours, if it is another one."""
-    theirs: Measure = lambda implementation: measure(implementation.model)  # noqa: E731
-    ours: Measure = lambda implementation: (our_measure or measure)(lambda: our_model(implementation))  # noqa: E731
-    return Question(name, text, FLOAT32_TOLERANCE, theirs, ours)
+def model_question(name: str, text: str, measure: Callable[[Callable[[], Model]], float]) -> Question:
+    """Return a question about models. `measure` takes a function that builds a new model."""
+    return Question(name, text, FLOAT32_TOLERANCE, lambda implementation, side: measure(side.model))
 
 
 def decoding_within(build: Callable[[], Model]) -> float:
@@ -202,10 +171,8 @@ QUESTIONS: tuple[Question, ...] = (
     row_question("loaded at 32768", _ROW.format(2**15, "bfloat16 after loading with dtype=torch.bfloat16"), 2**15,
                  torch.bfloat16, loaded=True),
     Question("model", f"A whole model and ours, with the same weights, at {SHORT} and {LONG} tokens; the training length is "
-             f"{TRAIN_LENGTH}", FLOAT32_TOLERANCE, whole_model(lambda implementation: implementation.model()),
-             whole_model(our_model)),
-    Question("runs past", f"Whether a model for {TRAIN_LENGTH} tokens can read {LONG}", None,
-             runs_past(lambda implementation: implementation.short_model()), runs_past(our_model)),
+             f"{TRAIN_LENGTH}", FLOAT32_TOLERANCE, whole_model),
+    Question("runs past", f"Whether a model for {TRAIN_LENGTH} tokens can read {LONG}", None, runs_past),
     model_question("decoding within", f"Decoding {SHORT} tokens with the cache, and one forward pass", decoding_within),
     model_question("decoding past", f"Decoding with the cache from {SHORT} to {LONG} tokens, and one forward pass",
                    decoding_past),
@@ -213,5 +180,5 @@ QUESTIONS: tuple[Question, ...] = (
     model_question("left padding", f"{SHORT} tokens padded beside a row of {LONG}, and alone", left_padding),
     model_question("packed", f"Documents of {SHORT} and {MIDDLE} tokens packed into one row, and each alone", packed),
     model_question("packed, as called", "The same documents in a forward call without further options",
-                   partial(packed, method="packed_as_called"), packed),
+                   partial(packed, method="packed_as_called")),
 )  # fmt: skip
