@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.config.class_settings import from_context
-from lengthwise.encodings.arguments import NOMINAL_SIZES, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.rope import RoPE, pair_frequencies, require_rotary
 from lengthwise.forms import AttentionModifiers, Rotation, table_dtype
@@ -63,15 +62,10 @@ class AxialRoPE(RoPE):
         self.num_axes = axes
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        # Whether a fraction and a number of axes are valid depends on the model's head_dim.
-        axes = settings.get("axes", 2)
-        require_positive_int("AxialRoPE", axes=axes)
-        fraction = settings.get("rotary_fraction", 1.0)
-        whole = {**settings, "rotary_fraction": 1.0} if 0 < fraction < 1 else settings
-        with torch.device("meta"):
-            cls(**from_context(cls, {**NOMINAL_SIZES, "head_dim": 2 * axes}), **whole)
-        return settings
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+        # Whether a number of axes is valid depends on the model's head_dim.
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "head_dim": 2 * max(1, settings.get("axes", 2))}, settings
 
     def pair_positions(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None
@@ -135,15 +129,12 @@ class MRoPE(RoPE):
         self.axis_of_pair = (_chunked if order == "chunked" else _interleaved)(self.sections)
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # The number of pairs depends on the model; it is taken from the sections.
-        sections = settings.get("sections")
-        if sections is None:
-            return super().check(settings)
-        size = {"head_dim": 2 * sum(_checked(sections))}
-        with torch.device("meta"):
-            cls(**from_context(cls, {**NOMINAL_SIZES, **size}), **{**settings, "rotary_fraction": 1.0})
-        return {**settings, "sections": tuple(sections)}
+        sizes, settings = super().nominal(settings)
+        if settings.get("sections") is None:
+            return sizes, settings
+        return {**sizes, "head_dim": 2 * sum(_checked(settings["sections"]))}, {**settings, "rotary_fraction": 1.0}
 
     def pair_positions(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None
@@ -243,10 +234,10 @@ class RoPEMixed(PositionEncoding):
         self.f = nn.Parameter((directions[..., None] * magnitudes).flatten(-2))
 
     @classmethod
-    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # Whether a number of axes is valid depends on the model's head_dim.
-        require_positive_int("RoPEMixed", axes=settings.get("axes", 2))
-        return {**NOMINAL_SIZES, "head_dim": 2 * settings.get("axes", 2)}
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "head_dim": 2 * max(1, settings.get("axes", 2))}, settings
 
     def angle(
         self, positions: Int[Tensor, "b t"], axes: Int[Tensor, "b t axes"] | None

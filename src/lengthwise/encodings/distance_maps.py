@@ -14,8 +14,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.config.class_settings import from_context
-from lengthwise.encodings.arguments import MAX_COUNT, NOMINAL_SIZES, require_positive_int
+from lengthwise.encodings.arguments import MAX_COUNT, require_positive_int
 from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 from lengthwise.forms import AttentionModifiers, PiecewiseRotation, Rotation, table_dtype
 from lengthwise.span import Span
@@ -25,17 +24,20 @@ from lengthwise.values import require_integer, shown
 class DistanceMap(RoPE):
     """Base class of maps of distances. Each pair of query and key belongs to a region, and each region has positions of its own.
 
-    A subclass defines `mapped(positions)`, the positions of queries and of keys in each region, and `region(q, k)`. In region 0
-    both are the position IDs themselves, so pairs of region 0 have the product of RoPE, to the last bit.
+    A subclass defines `mapped(positions)`, the positions of queries and of keys in each region, and `near`, the distance from
+    which on a pair is in region 1, or `region(q, k)`. In region 0 both are the position IDs themselves, so pairs of region 0 have
+    the product of RoPE, to the last bit.
     """
+
+    near: int
 
     @abstractmethod
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return the positions of queries and those of keys in each region, for tokens at `positions`."""
 
-    @abstractmethod
     def region(self, q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Int[Tensor, "b i j"]:
         """Return the region of each pair."""
+        return (q[:, :, None] - k[:, None] >= self.near).long()
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         frequencies = self.frequencies(torch.tensor(span.length, device=span.q.device))
@@ -47,21 +49,13 @@ class DistanceMap(RoPE):
         return AttentionModifiers(product=PiecewiseRotation(tuple(rotations), self.region))
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        # Which lengths and fractions are valid depends on the training length and the head dim of the model.
-        fraction = settings.get("rotary_fraction", 1.0)
-        whole = {**settings, "rotary_fraction": 1.0} if 0 < fraction < 1 else settings
-        cls(**from_context(cls, {**NOMINAL_SIZES, "train_length": MAX_COUNT}), **whole)
-        return settings
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "train_length": MAX_COUNT}, settings  # which lengths are valid depends on that of the training
 
 
 def _angle(positions: Num[Tensor, "b t"], frequencies: Float[Tensor, " pairs"]) -> Float[Tensor, "b 1 t pairs"]:
     return positions[:, None, :, None] * frequencies
-
-
-def distance(q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Num[Tensor, "b i j"]:
-    """Return the position of each query minus that of each key."""
-    return q[:, :, None] - k[:, None]
 
 
 def require_within(what: str, train_length: int, **lengths: object) -> None:
@@ -104,14 +98,11 @@ class SelfExtend(DistanceMap):
         window = max(1, train_length // 4) if window is None else window
         require_positive_int("SelfExtend", group=group)
         require_within("SelfExtend", train_length, window=window)
-        self.group, self.window = group, window
+        self.group, self.window, self.near = group, window, window
 
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
         grouped = positions // self.group
         return (positions, positions), (grouped + (self.window - self.window // self.group), grouped)
-
-    def region(self, q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Int[Tensor, "b i j"]:
-        return (distance(q, k) >= self.window).long()
 
 
 class ReRoPE(DistanceMap):
@@ -150,16 +141,13 @@ class ReRoPE(DistanceMap):
         require_within("ReRoPE", train_length, window=window)
         if factor is not None:
             require_factor("ReRoPE", factor)
-        self.window, self.factor = window, factor
+        self.window, self.factor, self.near = window, factor, window
 
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
         if self.factor is None:
             return (positions, positions), (torch.full_like(positions, self.window), torch.zeros_like(positions))
         offset = self.window * (1 - 1 / self.factor)
         return (positions, positions), (positions / self.factor + offset, positions / self.factor)
-
-    def region(self, q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Int[Tensor, "b i j"]:
-        return (distance(q, k) >= self.window).long()
 
 
 class DCA(DistanceMap):
@@ -261,10 +249,7 @@ class STRING(DistanceMap):
         require_integer("STRING", 0, local=local)
         if local > shift:
             raise ConfigError(f"STRING: local must be at most shift, {shift}, got {shown(local)}")
-        self.shift, self.local = shift, local
+        self.shift, self.local, self.near = shift, local, shift
 
     def mapped(self, positions: Num[Tensor, "b t"]) -> tuple[tuple[Tensor, Tensor], ...]:
         return (positions, positions), (positions + (self.local - self.shift), positions)
-
-    def region(self, q: Num[Tensor, "b i"], k: Num[Tensor, "b j"]) -> Int[Tensor, "b i j"]:
-        return (distance(q, k) >= self.shift).long()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import slopes
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, DenseBias, GatedDistanceBias, Rotation, table_dtype
 from lengthwise.span import Span
@@ -129,7 +129,6 @@ class GrapeAP(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t hw"]:
         """Return W_h x of all heads, concatenated."""
-        require_input("GrapeAP", x, self.W.shape[2])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             return F.linear(x.to(dtype), self.W.to(dtype).flatten(0, 1))

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import shifted
 from lengthwise.encodings.fox import FoX
@@ -93,16 +93,13 @@ class PaTH(PositionEncoding):
         self.b = nn.Parameter(torch.zeros(groups))
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # Which numbers of key heads are valid depends on the number of heads of the model.
-        if settings.get("key_heads") is not None:
-            require_positive_int(cls.__name__, key_heads=settings["key_heads"])
-        super().check({**settings, "key_heads": None})
-        return settings
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "num_heads": max(1, settings.get("key_heads") or 1)}, settings
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
         """Return z of all heads, concatenated, and β of every head."""
-        require_input(type(self).__name__, x, self.B.shape[1])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(dtype)

@@ -70,12 +70,11 @@ class RoPE(RotaryEncoding):
         self.head_dim, self.base, self.layout = head_dim, base, layout
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # Whether a fraction is valid depends on the model's head_dim: 0.4 of 80 is 32, but 0.4 of 64 is not even.
         if 0 < settings.get("rotary_fraction", 1.0) < 1:
-            super().check({**settings, "rotary_fraction": 1.0})
-            return settings
-        return super().check(settings)
+            settings = {**settings, "rotary_fraction": 1.0}
+        return super().nominal(settings)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         return pair_frequencies(self.rotary_dims, self.base, length.device)

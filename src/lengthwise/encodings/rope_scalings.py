@@ -194,12 +194,11 @@ class LongRoPE(RoPE):
         self.train_length, self.factor, self.attention_factor = train_length, factor, attention_factor
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # The number of pairs is unknown before the model is; until then only the numbers of a list are checked.
         for what in ("short_factor", "long_factor"):
             _divisors(cls.__name__, what, settings[what], default=settings[what] or ())
-        super().check({**settings, "short_factor": None, "long_factor": None})
-        return settings
+        return super().nominal({**settings, "short_factor": None, "long_factor": None})
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         return self.train_length + (length > self.train_length).to(length.dtype)  # L + 1 for all lengths past L
