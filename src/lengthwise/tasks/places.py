@@ -1,4 +1,4 @@
-"""Which tokens of an example mean the same place, for the position scheme `Coupled`."""
+"""Where the tokens of an example belong, for the position schemes `Grid` and `Coupled`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,22 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The coordinates of the tokens of a task's examples.
+
+    `axes`: how many coordinates a token has, for example two for row and column.
+    `of`: for examples of equally many token slots, or their beginnings with the whole question, the coordinates of each token
+    [b, t] -> [b, t, axes], at least 0. An additional token at the end changes those of no other token, so that generated tokens
+    get theirs.
+    `highest`: the highest coordinate, on any axis, in an example of so many token slots.
+    """
+
+    axes: int
+    of: Callable[[Int[Tensor, "b t"]], Int[Tensor, "b t axes"]]
+    highest: Callable[[int], int]
 
 
 @dataclass(frozen=True)
