@@ -152,9 +152,9 @@ def _default_sections(order: str, pairs: int) -> tuple[int, ...]:
     return pairs - 2 * space, space, space
 
 
-def _checked(sections: object, pairs: int | None = None) -> tuple[int, ...]:
+def _checked(sections: tuple[int, ...], pairs: int | None = None) -> tuple[int, ...]:
     """Return the sections. Raise `ConfigError` unless they are numbers of pairs that add up to `pairs`."""
-    if not isinstance(sections, (tuple, list)) or not sections:
+    if not sections:
         raise ConfigError(
             f"MRoPE: sections must be a list of numbers of pairs, one for each axis, got {shown(sections)}"
         )

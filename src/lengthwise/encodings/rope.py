@@ -6,7 +6,7 @@ LeRoPE: RoPE with learned frequencies.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Required, TypedDict, Unpack
+from typing import Any, Literal, Required, TypedDict, Unpack
 
 import torch
 from jaxtyping import Float, Int
@@ -44,8 +44,6 @@ class RoPE(RotaryEncoding):
     tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
     """
 
-    allows_no_rotation: ClassVar[bool] = False  # whether rotary_fraction may be 0: a subclass may do more than rotate
-
     def __init__(
         self,
         *,
@@ -57,12 +55,12 @@ class RoPE(RotaryEncoding):
         super().__init__()
         name = type(self).__name__
         require_positive(name, base=base)
-        number = isinstance(rotary_fraction, (int, float)) and not isinstance(rotary_fraction, bool)
-        if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.allows_no_rotation)):
-            low = "0 or more" if self.allows_no_rotation else "more than 0"
-            raise ConfigError(f"{name}: rotary_fraction must be {low} and at most 1, got {shown(rotary_fraction)}")
+        if not 0 < rotary_fraction <= 1:
+            raise ConfigError(
+                f"{name}: rotary_fraction must be more than 0 and at most 1, got {shown(rotary_fraction)}"
+            )
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
-        if (self.rotary_dims < 2 and rotary_fraction) or self.rotary_dims % 2:
+        if self.rotary_dims < 2 or self.rotary_dims % 2:
             raise ConfigError(
                 f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of dimensions, at "
                 f"least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the two"
@@ -130,7 +128,7 @@ class PRoPE(RoPE):
         p: float = 0.75,
     ):
         super().__init__(head_dim=head_dim, base=base, layout=layout)
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p <= 1:
+        if not 0 < p <= 1:
             raise ConfigError(
                 f"PRoPE: p (the fraction of pairs that are rotated) must be more than 0 and at most 1, got {shown(p)}"
             )

@@ -212,14 +212,14 @@ class LongRoPE(RoPE):
         return self.attention_factor
 
 
-def _divisors(name: str, what: str, divisors: object, default: tuple[float, ...]) -> tuple[float, ...]:
+def _divisors(name: str, what: str, divisors: Any, default: tuple[float, ...]) -> tuple[float, ...]:
     """Return `divisors`, or `default` if they are None.
 
     Raise `ConfigError` unless they are positive numbers, as many as `default` has.
     """
     if divisors is None:
         return default
-    if not isinstance(divisors, (tuple, list)) or not divisors:
+    if not divisors:
         raise ConfigError(f"{name}: {what} must be a list of numbers, one for each pair, got {shown(divisors)}")
     require_positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
     if len(divisors) != (pairs := len(default)):
