@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lengthwise.encodings.arguments import require_tensor
+from lengthwise.encodings.arguments import require_input, require_tensor
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.combined import Combined
 from lengthwise.forms import (
     AttentionModifiers,
     LogitTransform,
@@ -77,7 +78,13 @@ def is_transformed() -> bool:
 
 
 def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
-    """Return `encoding.features(x)`. Raise `ConfigError` unless it is a tensor of real numbers for each token."""
+    """Return `encoding.features(x)`.
+
+    Raise `ConfigError` unless x has the width of the encoding, and the result is a tensor of real numbers for each token.
+    """
+    base = encoding.all_parts[0] if isinstance(encoding, Combined) else encoding
+    if "d_model" in base.init_arguments:
+        require_input(base.title, x, base.init_arguments["d_model"])
     features = encoding.features(x)
     require_tensor(encoding, "features", features, batch=x.shape[0], tokens=x.shape[1], features=None)
     return features

@@ -14,7 +14,7 @@ from lengthwise.config import Run
 from lengthwise.models import Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
-from lengthwise.tasks.order import shuffled
+from lengthwise.tasks.splits import shuffled
 from lengthwise.training.checkpoint import (
     flatten,
     load_model,

@@ -83,9 +83,14 @@ def _single(text: str) -> "Choice":
 
 
 def summary(make: type) -> str:
-    """Return an encoding in one line: its module's docstring without the name, or that of a class from outside."""
+    """Return an encoding in one line: that of its module's docstring, or the first paragraph of a class from outside.
+
+    A module with several encodings has a line `Name: summary` for each; otherwise it is the first line.
+    """
     if is_builtin_class(make):
-        of_module = (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+        lines = (python.getdoc(python.getmodule(make)) or "").splitlines()
+        named = [line for line in lines if line.startswith(f"{make.__name__}: ")] or lines[:1]
+        of_module = "".join(named).partition(": ")[2]
         if of_module:
             return of_module[0].upper() + of_module[1:]
     return " ".join(own_docstring(make).partition("\n\n")[0].split())
