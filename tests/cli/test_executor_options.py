@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from lengthwise.cli.derived_options import executor_of, executor_options
+
 from lengthwise.config import EXECUTOR_CONFIGS, Inline, Local, Ray, Slurm
 from tests.cli.conftest import TINY
 

@@ -14,7 +14,8 @@ from lengthwise.cli import main
 from lengthwise.cli.app import COMMANDS
 from lengthwise.cli.export import COMMANDS as EXPORTS
 from lengthwise.encodings import ENCODINGS
-from lengthwise.plugins import PluginError, error_in_user_file, load_plugins, loaded_plugins, plugins
+from lengthwise.errors import error_in_user_file
+from lengthwise.plugins import PluginError, load_plugins, loaded_plugins, plugins
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS

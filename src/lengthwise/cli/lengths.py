@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import DEFAULT_PLACE, Place, require_no_option
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
@@ -26,11 +26,11 @@ KEY = re.compile("[0-9a-fA-F]+")
 
 
 def command(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=require_no_option)],
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     field: str = "input",
-    place: Place = DEFAULT_PLACE,
+    place: Place = Place(),
     json: bool = False,
 ) -> int:
     """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.inspect.tables import draw_strip
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
 from lengthwise.probes import PROBES
@@ -26,7 +26,7 @@ LENGTH_KINDS: "dict[Kind, str]" = {
 STORED_ANSWERS = {"kept": "could not be read", "broken": "has steps that could not be read"}  # lists in the details
 
 
-def command(run: str, /, *, place: Place = DEFAULT_PLACE, json: bool = False) -> int:
+def command(run: str, /, *, place: Place = Place(), json: bool = False) -> int:
     """Show one run: its settings, scores and training curve, and the software and hardware that produced it.
 
     Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)

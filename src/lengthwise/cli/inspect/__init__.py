@@ -26,7 +26,7 @@ def command(
     d_model: Integer | None = None,
     train_length: Integer = 128,
     length: Integer | None = None,
-    set: Annotated[tuple[str, ...], Parameter(name="--set", show_default=False, negative="")] = (),
+    set: Annotated[tuple[str, ...], Parameter(name="--set", show_default=False)] = (),
     seed: Integer = 0,
     json: bool = False,
 ) -> int:
