@@ -40,17 +40,18 @@ class Comparison:
     encodings: str | None = None
     """The same names, comma-separated: rope,alibi,fire."""
     text: str | None = None
-    """Text to train on: a file, a folder, a corpus of `lengthwise tokenize`, or python for Python's own manual, docstrings and
-    source."""
+    """Text to train on: a file, a folder, a corpus of `lengthwise tokenize`, or python for Python's own manual,
+    docstrings and source."""
     glob: str = EVERY_FILE
     """Pattern of the files to read if --text is a folder."""
     task: str | None = None
     """Task to train on instead of a text, optionally with settings: copy or copy:symbols=10."""
     then: str | None = None
-    """Encodings to put into every trained model, comma-separated: nope (DroPE), yarn:factor=4. Each is a run that starts from the
-    trained one."""
+    """Encodings to put into every trained model, comma-separated: nope (DroPE), yarn:factor=4. Each is a run that
+    starts from the trained one."""
     then_share: float = 0.0
-    """Further training of these runs at the training length, as a share of the first training, such as 0.02. 0: none."""
+    """Further training of these runs at the training length, as a share of the first training, such as 0.02. 0:
+    none."""
     positions: str | None = None
     """Position schemes to compare, comma-separated, e.g. randomized:max_length=4096. [default: consecutive]"""
     lengths: str | None = None
@@ -58,9 +59,9 @@ class Comparison:
     seeds: Integer = 1
     """Models to train for each encoding. Intervals need at least 2."""
     name: str | None = None
-    """Name of the study. Calls with the same name are one study, and its report shows the encodings, lengths and seeds of the
-    last call; stored runs are not trained again. [default: built from the task, the training length, the encodings and the
-    training and model settings that differ from their defaults]"""
+    """Name of the study. Calls with the same name are one study, and its report shows the encodings, lengths and seeds
+    of the last call; stored runs are not trained again. [default: built from the task, the training length, the
+    encodings and the training and model settings that differ from their defaults]"""
 
 
 @FLATTENED
@@ -77,11 +78,13 @@ class Settings:
     learning_rate: float = 1e-3
     """Peak learning rate."""
     min_length: Integer | None = None
-    """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training length]"""
+    """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training
+    length]"""
     train_examples: Integer | None = None
     """Train on a fixed set of this many examples for several epochs. [default: new examples at every step]"""
     mixer: str | None = None
-    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default: attention]"""
+    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default:
+    attention]"""
     d_model: Integer = 128
     """Width of the model."""
     num_layers: Integer = 4
@@ -193,10 +196,11 @@ def _task(options: Comparison) -> Choice:
 
 
 def _name(settings: Settings, task: Choice, runs: tuple[Run, ...]) -> str:
-    """Return a name built from the task, the training length, the encodings, and the settings that differ from their defaults.
+    """Return a name built from the task, the training length, the encodings, and the settings that differ from their
+    defaults.
 
-    Different comparisons therefore have different names and are stored side by side. Lengths and seeds are not part of the name,
-    so they can be added to the same study later.
+    Different comparisons therefore have different names and are stored side by side. Lengths and seeds are not part of
+    the name, so they can be added to the same study later.
     """
     labels = sorted({run.label for run in runs})
     task_settings, task_name = dict(task.settings), task.label

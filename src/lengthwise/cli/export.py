@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import Place
+from lengthwise.cli.options import FileOrHyphen, Place
 from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import counted, one_line
 from lengthwise.values import ConfigError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lengthwise.exchange.tables import Table
     from lengthwise.report.pictures import Picture
 
-Out = Annotated[str, Parameter(allow_leading_hyphen=True)]  # - is the standard output
 STDOUT = "-"
 
 app = App(
@@ -31,12 +30,12 @@ lengthwise export bundle quickstart --out quickstart.zip""",
 
 
 @app.command
-def scores(study: str, /, *, out: Out, force: bool = False, place: Place = Place()) -> int:
+def scores(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
     """Write the scores of a study as CSV, Parquet or LaTeX.
 
-    CSV and Parquet have one row for each run and question. LaTeX has for each task a table of encodings and lengths, with means
-    over seeds and their 95 % intervals; it needs the package booktabs. Parquet and LaTeX need pandas, the extra frames: pip install
-    '.[frames]' in a clone of Lengthwise.
+    CSV and Parquet have one row for each run and question. LaTeX has for each task a table of encodings and lengths,
+    with means over seeds and their 95 % intervals; it needs the package booktabs. Parquet and LaTeX need pandas, the
+    extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Example: lengthwise export scores quickstart --out scores.csv; lengthwise export scores quickstart --out scores.tex
 
@@ -49,7 +48,7 @@ def scores(study: str, /, *, out: Out, force: bool = False, place: Place = Place
 
 
 @app.command
-def curves(study: str, /, *, out: Out, force: bool = False, place: Place = Place()) -> int:
+def curves(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
     """Write the training curves of a study as CSV or Parquet, with one row for each recorded step of each run.
 
     Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
@@ -82,7 +81,8 @@ def _write_table(study: str, table: "Table", out: str, force: bool, place: Place
 
 @app.command
 def charts(study: str, /, *, out: str, format: str = "svg", force: bool = False, place: Place = Place()) -> int:
-    """Write every chart of a study's report as a picture of its own, with its title, the names of its axes and a legend.
+    """Write every chart of a study's report as a picture of its own, with its title, the names of its axes and a
+    legend.
 
     Pictures have light colours on white. The name of a file consists of the task and of what the chart shows.
 
@@ -131,7 +131,8 @@ def bundle(
     force: bool = False,
     place: Place = Place(),
 ) -> int:
-    """Write a study with its runs, scores, training curves, probes and weights as one file for `lengthwise import` elsewhere.
+    """Write a study with its runs, scores, training curves, probes and weights as one file for `lengthwise import`
+    elsewhere.
 
     It is a zip file with an SQLite database, the weights in safetensors and a list of SHA-256 sums. It has no code.
 
@@ -159,8 +160,9 @@ def bundle(
 def model(run: str, /, *, out: str, place: Place = Place()) -> int:
     """Write a trained run as a Hugging Face folder, which transformers loads where lengthwise is installed.
 
-    The folder has the model, its tokenizer and the settings of the run. The exported model gives the same logits as the trained
-    one, which is checked. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of Lengthwise.
+    The folder has the model, its tokenizer and the settings of the run. The exported model gives the same logits as the
+    trained one, which is checked. This command needs transformers, the extra hf: pip install '.[hf]' in a clone of
+    Lengthwise.
 
     Example: lengthwise export model 3f9a --out models/fire (`lengthwise list runs` shows the keys)
 

@@ -46,6 +46,15 @@ Integer = Annotated[int, Parameter(converter=_parse_integer)]
 Threads = Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")]
 
 
+def _require_no_option(kind: type, value: str) -> None:
+    if value.startswith("-") and value != "-":
+        raise ValueError(f"There is no option {value}; write ./{value} for a file of that name")
+
+
+FileOrHyphen = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_require_no_option)]
+"""A file, or - for the standard input or output."""
+
+
 def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[int]:
     """Return the numbers of a list such as `256,512,1024`, in order. Raise `ConfigError` for anything else."""
     parts = [part.strip() for part in re.split(r"[,\s]+", text) if part.strip()]
@@ -63,7 +72,8 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
 
 
 def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
-    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything else."""
+    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything
+    else."""
     counts: set[int] = set()
     expected = f"write whole numbers from {minimum} to 999,999,999, at most {MAX_RANGE:,} in a range: 5-20 or 5,10,20"
     for part in filter(None, map(str.strip, text.split(","))):
@@ -93,7 +103,8 @@ def split_names(text: str | None) -> list[str]:
 
 
 def method_names(text: str, example: str) -> tuple[str, ...]:
-    """Return the different names of `--methods`. Raise `ConfigError` if there are none, or if one is no encoding and not "own"."""
+    """Return the different names of `--methods`. Raise `ConfigError` if there are none, or if one is no encoding and
+    not "own"."""
     from lengthwise.encodings import ENCODINGS
 
     methods = tuple(dict.fromkeys(split_names(text)))
@@ -107,7 +118,8 @@ def method_names(text: str, example: str) -> tuple[str, ...]:
 
 @contextmanager
 def named_as_options(*configs: type) -> Iterator[None]:
-    """Let messages about settings of these classes name a command's options: `--batch-size` in place of `Tuning.batch_size`."""
+    """Let messages about settings of these classes name a command's options: `--batch-size` in place of
+    `Tuning.batch_size`."""
     try:
         yield
     except ConfigError as error:
@@ -127,10 +139,11 @@ class Place:
     """Where results are."""
 
     results: Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS")] = RESULTS
-    """Results folder, with the trained models, the report and, without --store, the database. With --store, it may be at an
-    address such as s3://bucket/folder."""
+    """Results folder, with the trained models, the report and, without --store, the database. With --store, it may be
+    at an address such as s3://bucket/folder."""
     store: Annotated[str | None, Parameter(env_var="LENGTHWISE_STORE")] = None
-    """Address of a database that several machines share: postgresql://user@host/name. Its password belongs in ~/.pgpass."""
+    """Address of a database that several machines share: postgresql://user@host/name. Its password belongs in
+    ~/.pgpass."""
 
     def open(self) -> "Store":
         """Open the results. Raises `StoreError` if there are none."""
@@ -140,8 +153,8 @@ class Place:
 
     @contextmanager
     def reading(self) -> Iterator["Store"]:
-        """Open the results to read many rows. Meanwhile Python does not search for cycles of objects, which rows do not have: the
-        search takes a third of the time in which 100,000 rows are read."""
+        """Open the results to read many rows. Meanwhile Python does not search for cycles of objects, which rows do not
+        have: the search takes a third of the time in which 100,000 rows are read."""
         gc.disable()
         try:
             with self.open() as store:
@@ -151,7 +164,8 @@ class Place:
 
     @property
     def option(self) -> str:
-        """The options of other commands on these results, for messages, such as ` --results PATH`; "" if they need none."""
+        """The options of other commands on these results, for messages, such as ` --results PATH`; "" if they need
+        none."""
         from lengthwise.store import results_option, store_option
 
         return store_option(self.store) + results_option(self.results)
@@ -169,10 +183,11 @@ class Execution(Place):
     backend: str = "auto"
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
     devices_per_run: Integer | None = None
-    """Devices that train and evaluate one run together, each with a process and --threads threads of its own. [default: 1; under
-    torchrun, as many as it has started]"""
+    """Devices that train and evaluate one run together, each with a process and --threads threads of its own. [default:
+    1; under torchrun, as many as it has started]"""
     sharding: str = "ddp"
-    """How the devices of a run share its model: ddp (each has all of it) or fsdp (each has a part of it during training)."""
+    """How the devices of a run share its model: ddp (each has all of it) or fsdp (each has a part of it during
+    training)."""
     compile: bool = False
     """Compile the model for training with torch.compile, which takes minutes at the first steps."""
     recompute: bool = False
@@ -180,8 +195,8 @@ class Execution(Place):
     retries: Integer = 0
     """How often a failed run is tried again, unless its settings are the cause."""
     trackers: str | None = None
-    """Trackers that also log training curves and scores, comma-separated: tensorboard, wandb, mlflow, trackio. Settings follow a
-    colon: tensorboard,wandb:project=fire,mode=offline."""
+    """Trackers that also log training curves and scores, comma-separated: tensorboard, wandb, mlflow, trackio. Settings
+    follow a colon: tensorboard,wandb:project=fire,mode=offline."""
 
     def compute(self) -> "Compute":
         from lengthwise.studies import Compute
@@ -204,11 +219,11 @@ class Execution(Place):
 class LocalExecutors:
     """Where `lengthwise work` executes runs: on this machine."""
 
-    names: ClassVar = ("local", "inline")
+    names: ClassVar[tuple[str, ...]] = ("local", "inline")
 
     on: str = "local"
-    """Where to execute runs. local: processes on this machine, each with one run at a time. inline: one run after another in this
-    process, where a debugger can stop in your encoding or task."""
+    """Where to execute runs. local: processes on this machine, each with one run at a time. inline: one run after
+    another in this process, where a debugger can stop in your encoding or task."""
     workers: Integer | None = None
     """Number of runs at the same time. Only with --on local. [default: 1]"""
 
@@ -241,23 +256,24 @@ def _fields(config: Any) -> set[str]:
 class Executors(LocalExecutors):
     """Where `lengthwise run` and `lengthwise compare` execute runs: on this machine or on a cluster."""
 
-    names: ClassVar = ("local", "inline", "slurm", "ray")
+    names: ClassVar[tuple[str, ...]] = ("local", "inline", "slurm", "ray")
 
     on: str = "local"
-    """Where to execute runs. local: processes on this machine, each with one run at a time. inline: one run after another in this
-    process, where a debugger can stop in your encoding or task. slurm: workers in a job array of a Slurm cluster, each with one run
-    at a time. ray: tasks of a Ray cluster, one for each run; ray:ADDRESS names a cluster."""
+    """Where to execute runs. local: processes on this machine, each with one run at a time. inline: one run after
+    another in this process, where a debugger can stop in your encoding or task. slurm: workers in a job array of a
+    Slurm cluster, each with one run at a time. ray: tasks of a Ray cluster, one for each run; ray:ADDRESS names a
+    cluster."""
     workers: Integer | None = None
-    """Number of runs at the same time. Only with --on local. [default: the number of CPU cores, divided by the devices per run; 1 on
-    a GPU]"""
+    """Number of runs at the same time. Only with --on local. [default: the number of CPU cores, divided by the devices
+    per run; 1 on a GPU]"""
     slots: Integer | None = None
-    """Number of workers. Each is a job that trains one run after the other, so a study may have more runs than slots. Only with --on
-    slurm. [default: 1]"""
+    """Number of workers. Each is a job that trains one run after the other, so a study may have more runs than slots.
+    Only with --on slurm. [default: 1]"""
     partition: str | None = None
     """Slurm partition of the jobs. Only with --on slurm. [default: that of the cluster]"""
     time: str | None = None
-    """Time limit of a job, such as 30m, 4h or 2d. A job that reaches it saves its progress and is queued again. Only with --on
-    slurm. [default: 1h]"""
+    """Time limit of a job, such as 30m, 4h or 2d. A job that reaches it saves its progress and is queued again. Only
+    with --on slurm. [default: 1h]"""
     gpus: float | None = None
     """GPUs for each run. On Ray, it may be a fraction. Only with --on slurm or ray. [default: 0]"""
     memory: str | None = None

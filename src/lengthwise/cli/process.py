@@ -22,8 +22,8 @@ EXECUTING = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and by SIGTERM.
-    With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
+    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and by
+    SIGTERM. With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):  # print a question mark for characters that the terminal cannot show

@@ -78,8 +78,8 @@ def rows() -> Iterator[Lines | Bars]:
 def progress() -> Iterator[Show]:
     """Yield a function that shows the progress of one computation with its remaining time.
 
-    A part of it, such as the training of one of several models, begins where less is completed than before. What is completed
-    then took no time here, because an earlier call had computed it.
+    A part of it, such as the training of one of several models, begins where less is completed than before. What is
+    completed then took no time here, because an earlier call had computed it.
     """
     start = first = 0.0
     last: tuple[float, float] | None = None  # completed, total

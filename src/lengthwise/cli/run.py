@@ -10,6 +10,7 @@ from lengthwise.cli.options import Execution, Executors
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import page_here, print_table
 from lengthwise.config import ConfigError, ExecutorConfig, Slurm
+from lengthwise.values import require_results
 
 if TYPE_CHECKING:
     from lengthwise.studies import Outcome, Study
@@ -51,6 +52,7 @@ def command(
         from lengthwise.store import open_folder
         from lengthwise.studies.executors.slurm import script
 
+        require_results("the results folder", execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     code = 0

@@ -14,12 +14,12 @@ from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.plugins import load_plugins, loaded_plugins
 
 # What shows progress during a block: it gets a text, how much is done, and the total.
-Progress = Callable[[], AbstractContextManager[Callable[[str, float, float], object]]]
+Progress = Callable[[], AbstractContextManager[Callable[[str, float, float], None]]]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def no_progress() -> AbstractContextManager[Callable[[str, float, float], object]]:
+def no_progress() -> AbstractContextManager[Callable[[str, float, float], None]]:
     return nullcontext(lambda text, done, total: None)
 
 

@@ -41,10 +41,11 @@ class QuestionOptions:
     num_heads: Integer | None = None
     """Attention heads per layer. [default: 4 on a CPU, 12 on other devices]"""
     batch_tokens: Integer | None = None
-    """Tokens per batch: a batch has as many sequences as fit, and at least one. [default: 2048 on a CPU, 16384 on other devices]"""
+    """Tokens per batch: a batch has as many sequences as fit, and at least one. [default: 2048 on a CPU, 16384 on other
+    devices]"""
     dtype: Literal["float32", "bfloat16"] | None = None
-    """Data type of matrix products and attention. Weights are float32, and bfloat16 is used by autocast. [default: float32 on a CPU,
-    bfloat16 on other devices]"""
+    """Data type of matrix products and attention. Weights are float32, and bfloat16 is used by autocast. [default:
+    float32 on a CPU, bfloat16 on other devices]"""
     rounds: Integer = 12
     """Measured rounds. In each, every encoding is measured once, in random order."""
     warmup: Integer = 2
@@ -65,7 +66,8 @@ class BenchOptions:
     lengths: str = "256,512,1024,2048"
     """Tokens per sequence, comma-separated."""
     device: str | None = None
-    """Device to run on: cpu, cuda, cuda:1, ... [default: cuda if this machine has a GPU that PyTorch can use, otherwise cpu]"""
+    """Device to run on: cpu, cuda, cuda:1, ... [default: cuda if this machine has a GPU that PyTorch can use, otherwise
+    cpu]"""
     threads: Threads = 1
     """CPU threads. With one thread on a CPU, times are CPU times, which other processes disturb little."""
     memory: Annotated[bool, Parameter(negative="--no-memory")] = True
@@ -87,9 +89,9 @@ def command(
 ) -> int:
     """Measure the forward pass and the training step of every encoding on this machine, relative to NoPE.
 
-    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding is
-    measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show medians with 95 %
-    intervals. All encodings take about half an hour on one CPU core.
+    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding
+    is measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show
+    medians with 95 % intervals. All encodings take about half an hour on one CPU core.
 
     Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --output a.json --plot a.svg;
     lengthwise bench --compare a.json b.json

@@ -27,7 +27,8 @@ THEOREMS: tuple[Theorem, ...] = (
 
 
 def run(
-    encodings: Iterable[type[PositionEncoding]] | None = None, on_start: Callable[[str, int, int], object] | None = None
+    encodings: Iterable[type[PositionEncoding]] | None = None,
+    on_start: Callable[[str, float, float], None] | None = None,
 ) -> list[Result]:
     """Check every theorem for the given encodings (default: all that it is about), and return the results.
 
