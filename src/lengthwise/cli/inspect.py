@@ -2,7 +2,7 @@
 
 import inspect as python
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -20,10 +20,8 @@ from lengthwise.cli.printing import (
     stdout,
     title_line,
 )
-from lengthwise.config import Choice, annotation, choose, settings_of
+from lengthwise.config import Choice, ConfigError
 from lengthwise.user_classes import is_builtin_class
-from lengthwise.validation import parse_value
-from lengthwise.values import ConfigError, require_known
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +63,7 @@ def command(
     """
     from lengthwise import inspection
 
-    choice = with_settings(_single(encoding), set)
+    choice = _choice(encoding, set)
     data = inspection.inspect(
         choice,
         num_heads=num_heads,
@@ -85,20 +83,19 @@ def command(
     return 0
 
 
-def _single(text: str) -> "Choice":
-    """Return the encoding of a text such as `rope:base=1e4`. `fire-s` is FIRE, since sharing changes nothing in one
-    layer."""
-    from lengthwise import studies
-    from lengthwise.config.choices import UnknownName
-    from lengthwise.config.layers import with_colon
-    from lengthwise.encodings import ENCODINGS
+def _choice(text: str, settings: Sequence[str]) -> Choice:
+    """Return the encoding of a text such as `rope:base=1e4`, with further settings.
 
-    if "," in with_colon(text).partition(":")[0]:
+    `fire-s` is FIRE, since sharing changes nothing in one layer.
+    """
+    from lengthwise.config.layers import with_colon
+    from lengthwise.studies import encoding
+
+    text = with_colon(text)
+    if "," in text.partition(":")[0]:
         raise ConfigError(f"inspect shows one encoding, got {text!r}; run the command once for each")
-    try:
-        return ENCODINGS.parse(text)
-    except UnknownName:
-        return studies.encoding(text)[0]
+    joined = ",".join(settings)
+    return encoding(f"{text}{',' if ':' in text else ':'}{joined}" if joined else text)[0]
 
 
 def summary(make: type) -> str:
@@ -110,48 +107,16 @@ def summary(make: type) -> str:
     return " ".join(own_docstring(make).partition("\n\n")[0].split())
 
 
-def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
-    """Return the choice with further `name=value` settings, each of which must occur once."""
-    known = settings_of(choice.cls)
-    values: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise ConfigError(f"--set must be name=value, got {setting!r}; write, for example, --set max_length=256")
-        require_known(choice.name, [key], known)
-        if key in values:
-            raise ConfigError(f"--set sets {key} twice; omit one of them")
-        values[key] = parse_value(value.strip(), annotation(choice.cls, known[key]), f"{choice.name}.{key}")
-    return choose(choice.cls, **{**dict(choice.settings), **choice.layer_settings, **values}) if settings else choice
-
-
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def tables(data: Data, description: str) -> list["RenderableType"]:
-    """Return what is printed: a heading, and one part for each quantity that the encoding has."""
-    parts: list[RenderableType] = [_heading(data, description)]
-    for key, part in (
-        ("frequencies", _rotation),
-        ("angles", _angles),
-        ("slopes", _slopes),
-        ("buckets", _buckets),
-        ("coordinate", _coordinate),
-        ("bias", _bias),
-        ("embedding", _embedding),
-        ("query_gain", _query_gain),
-        ("sink_logits", _sink_logits),
-        ("query_vectors", _vectors),
-        ("value_vectors", _vectors),
-        ("key_vectors", _key_vectors),
-        ("logits_after", _transformed_logits),
-    ):
-        if key in data:
-            parts += ["", *part(data, key)]
-    if len(parts) == 1:
-        parts += ["", "It changes neither embeddings nor attention, so there are no numbers."]
-    return parts
+def tables(data: Data, description: str) -> Iterator["RenderableType"]:
+    """Yield what is printed: a heading, and a part for each quantity that the encoding has, after an empty line."""
+    yield _heading(data, description)
+    parts = list(_parts(data))
+    for part in parts or [["It changes neither embeddings nor attention, so there are no numbers."]]:
+        yield ""
+        yield from part
 
 
 def _heading(data: Data, description: str) -> "RenderableType":
@@ -198,7 +163,7 @@ def _evenly_spaced(n: int) -> list[int]:
     return list(range(n)) if n <= ROWS else [round(c * (n - 1) / (ROWS - 1)) for c in range(ROWS)]
 
 
-def _rotation(data: Data, key: str) -> list["RenderableType"]:
+def _rotation(data: Data) -> list["RenderableType"]:
     """Return one row per pair of dimensions: its frequency, wavelength and rotations."""
     n, trained = data["length"], data["train_length"]
     frequencies: list[float] = data["frequencies"]
@@ -238,99 +203,86 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     return [title_line(title), table, *note_lines(notes)]
 
 
-def _slopes(data: Data, key: str) -> list["RenderableType"]:
-    return note_lines([f"slopes, nats per token: {', '.join(figure(s, 6) for s in data['slopes'])}"])
+def _parts(data: Data) -> Iterator[list["RenderableType"]]:
+    n = data["length"]
+    if "frequencies" in data:
+        yield _rotation(data)
+    if "angles" in data:
+        for pair in dict.fromkeys((0, data["head_dim"] // 2 - 1)):  # the fastest and the slowest one
+            title = f"angle of pair {pair}, radians (given {data['angles_given']}), at position"
+            yield _table(title, [head[pair] for head in data["angles"]], "head")
+    if "slopes" in data:
+        yield note_lines([f"slopes, nats per token: {', '.join(figure(s, 6) for s in data['slopes'])}"])
+    if "buckets" in data:
+        yield note_lines([_buckets(data["buckets"])])
+    if "coordinate" in data:
+        yield _coordinate(data["coordinate"])
+    if "bias" in data:
+        yield from _bias(data)
+    if "embedding" in data:
+        dims = list(zip(*data["embedding"], strict=True))
+        yield _table("added to the embeddings, at position", dims, "dim")
+    if "query_gain" in data:
+        yield _table("factor of a query's logits, at position", data["query_gain"], "head")
+    if "sink_logits" in data:
+        yield note_lines([f"logits of the sinks, one for each head: {', '.join(map(figure, data['sink_logits']))}"])
+    for key, kind in (("query_vectors", "multiplied with q"), ("value_vectors", "added to the values")):
+        for form in data.get(key, ()):
+            yield from _vectors(form, kind)
+    if "key_vectors" in data:
+        norms = ", ".join(figure(math.hypot(*vector)) for vector in data["key_vectors"])
+        yield note_lines([f"one vector that is multiplied with every key; its norm for each head: {norms}"])
+    if "logits_after" in data:
+        yield note_lines([f"q and k drawn from N(0, 1) with seed {data['seed']}; query {n - 1:,}, by distance"])
+        for when in ("before", "after"):
+            yield _table(f"logits {when}", [head[n - 1][::-1] for head in data[f"logits_{when}"]], "head")
 
 
-def _angles(data: Data, key: str) -> list["RenderableType"]:
-    """Return the angles of the fastest and the slowest pair of every head."""
-    parts: list[RenderableType] = []
-    for pair in dict.fromkeys((0, data["head_dim"] // 2 - 1)):
-        title = f"angle of pair {pair}, radians (given {data['angles_given']}), at position"
-        parts += [*([""] if parts else []), *_table(title, [head[pair] for head in data["angles"]], "head")]
-    return parts
-
-
-def _buckets(data: Data, key: str) -> list["RenderableType"]:
-    """Return a note on the first distance of each bucket."""
+def _buckets(buckets: list[int]) -> str:
+    """Return the first distance of each bucket in words."""
     firsts: dict[int, int] = {}
-    for distance, bucket in enumerate(data["buckets"]):
+    for distance, bucket in enumerate(buckets):
         firsts.setdefault(bucket, distance)
     exact = next((b for b in sorted(firsts) if firsts[b] != b), len(firsts))
     wide = ", ".join(f"{bucket} from {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= exact)
     parts = [f"buckets 0 … {exact - 1} begin at the distance of the same number"] if exact else []
     parts += [f"buckets with their first distances: {wide}"] if wide else []
-    return note_lines([f"{'; '.join(parts)}; {len(firsts)} buckets in all"])
+    return f"{'; '.join(parts)}; {len(firsts)} buckets in all"
 
 
-def _coordinate(data: Data, key: str) -> list["RenderableType"]:
+def _coordinate(values: Sequence[Numbers]) -> list["RenderableType"]:
     """Return the coordinate of some pairs, with queries as rows and keys as columns."""
-    shown, values = _selected(data["length"]), data["coordinate"]
+    shown = _selected(len(values))
     heads = ["query", *(f"{k:,}" for k in shown)]
     rows = [[f"{i:,}", *(figure(values[i][j]) if j <= i else "" for j in shown)] for i in shown]
     return [title_line("coordinate, by query and key"), FittedTable(heads, rows, drop=tuple(heads[-2:1:-1]))]
 
 
-def _bias(data: Data, key: str) -> list["RenderableType"]:
+def _bias(data: Data) -> Iterator[list["RenderableType"]]:
     bias, n = data["bias"], data["length"]
     if not isinstance(bias[0][0], list):
-        parts = _table("bias, nats, at distance", bias, "head")
+        yield _table("bias, nats, at distance", bias, "head")
         if "bias_ahead" in data and n > 1:
             title = "bias, nats, for keys after the query, at distance"
-            parts += ["", *_table(title, data["bias_ahead"], "head", first=-1, step=-1)]
-        return parts
+            yield _table(title, data["bias_ahead"], "head", first=-1, step=-1)
+        return
     condition = f" (given {data['bias_given']})" if "bias_given" in data else ""
-    parts = []
     for query in dict.fromkeys((n - 1, (n - 1) // 4)):
         title = f"bias, nats{condition}, of query {query:,} at distance"
-        parts += [*([""] if parts else []), *_table(title, [head[query][query::-1] for head in bias], "head")]
-    return parts
+        yield _table(title, [head[query][query::-1] for head in bias], "head")
 
 
-def _embedding(data: Data, key: str) -> list["RenderableType"]:
-    dims = list(zip(*data["embedding"], strict=True))
-    return _table("added to the embeddings, at position", dims, "dim")
-
-
-def _query_gain(data: Data, key: str) -> list["RenderableType"]:
-    return _table("factor of a query's logits, at position", data["query_gain"], "head")
-
-
-def _sink_logits(data: Data, key: str) -> list["RenderableType"]:
-    return [f"logits of the sinks, one for each head: {', '.join(map(figure, data[key]))}"]
-
-
-def _vectors(data: Data, key: str) -> list["RenderableType"]:
-    """Return the norm of each vector, and its cosine with the vector of distance 0."""
-    kind = {"query_vectors": "vectors multiplied with q", "value_vectors": "vectors added to the values"}[key]
-    parts: list[RenderableType] = []
-    for form in data[key]:
-        first, table = form["first"], form["table"]
-        title = f"{kind}, at distances {first} … {first + len(table[0]) - 1}"
-        norms = [[math.hypot(*vector) for vector in head] for head in table]
-        parts += [*([""] if parts else []), *_table(f"norm of the {title}", norms, "head", first)]
-        zero = min(max(-first, 0), len(table[0]) - 1)
-        cosines = [[_cosine(vector, head[zero]) for vector in head] for head in table]
-        parts += ["", *_table("cosine with the vector of the distance nearest to 0", cosines, "head", first)]
-    return parts
+def _vectors(form: Data, kind: str) -> Iterator[list["RenderableType"]]:
+    """Yield the norm of each vector, and its cosine with the vector of distance 0."""
+    first, table = form["first"], form["table"]
+    last = first + len(table[0]) - 1
+    norms = [[math.hypot(*vector) for vector in head] for head in table]
+    yield _table(f"norm of the vectors {kind}, at distances {first} … {last}", norms, "head", first)
+    zero = min(max(-first, 0), len(table[0]) - 1)
+    cosines = [[_cosine(vector, head[zero]) for vector in head] for head in table]
+    yield _table("cosine with the vector of the distance nearest to 0", cosines, "head", first)
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     lengths = math.hypot(*a) * math.hypot(*b)
     return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
-
-
-def _key_vectors(data: Data, key: str) -> list["RenderableType"]:
-    norms = ", ".join(figure(math.hypot(*vector)) for vector in data[key])
-    return note_lines([f"one vector that is multiplied with every key; its norm for each head: {norms}"])
-
-
-def _transformed_logits(data: Data, key: str) -> list["RenderableType"]:
-    n = data["length"]
-    before, after = ([head[n - 1][::-1] for head in data[name]] for name in ("logits_before", "logits_after"))
-    return [
-        *note_lines([f"q and k drawn from N(0, 1) with seed {data['seed']}; query {n - 1:,}, by distance"]),
-        *_table("logits before", before, "head"),
-        "",
-        *_table("logits after", after, "head"),
-    ]
