@@ -11,10 +11,13 @@ import pytest
 
 import lengthwise
 from lengthwise.cli.app import COMMANDS
-from lengthwise.cli.export import COMMANDS as EXPORTS
+from lengthwise.cli.export import app as export
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
+
+
+EXPORTS = [name for name in export if not name.startswith("-")]
 
 
 @pytest.mark.parametrize("verb", [*COMMANDS, *(f"export {part}" for part in EXPORTS)])

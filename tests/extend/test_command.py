@@ -316,7 +316,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: Any) -> str:
         (("tiny", "--methods", "nope", "--tune", "tune.txt", "--lora", "0"), "lengthwise: --lora must be a rank"),
         (("tiny", "--methods", "nope", "--tune", ""), "--tune is empty; name a text file"),
         (("tiny", "--methods", "nope", "--batch-size", "0", "--tune", "tune.txt"), "lengthwise: --batch-size must be"),
-        (("", "--methods", "nope"), "name is empty; name a model's folder"),
+        (("", "--methods", "nope"), ". has no config.json"),
         (("tiny", "--methods", "nope", "--steps", "9"), "--steps needs --tune"),
         (("tiny", "--methods", "nope", "--recompute"), "--recompute needs --tune"),
         (("tiny", "--methods", "nope", "--out", "tiny"), "tiny exists, and nothing is overwritten"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.cli.progress import Overview
+from lengthwise.cli.study_progress import Overview
 from lengthwise.config import ConfigError, EvaluationConfig, ExecutorConfig, Inline, Local, ModelConfig, TrainingConfig
 from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store

@@ -4,13 +4,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import NameList, split_names
+from lengthwise.cli.options import split_names
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 
 
 def command(
-    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
-    encodings: NameList = None,
+    *names: Annotated[str, Parameter(name="ENCODINGS")],
+    encodings: str | None = None,
     theorems: bool = False,
     device: str = "cpu",
     json: bool = False,
@@ -30,11 +31,12 @@ def command(
     """
     if device != "cpu":
         return _check_gpu_kernels(device, json, others=bool(names or encodings or theorems))
+    chosen = (*names, *split_names(encodings))
     if theorems:
         from lengthwise.conformance.theorems.table import main
     else:
         from lengthwise.conformance.table import main
-    return main(json=json, encodings=(*names, *split_names(encodings)))
+    return main(json=json, encodings=chosen, progress=progress)
 
 
 def _check_gpu_kernels(device: str, json: bool, *, others: bool) -> int:
@@ -49,4 +51,4 @@ def _check_gpu_kernels(device: str, json: bool, *, others: bool) -> int:
         raise ConfigError(f"--device must be cpu or cuda, got {device!r}: lengthwise has kernels for no other device")
     from lengthwise.conformance.gpu_table import main
 
-    return main(device, json)
+    return main(device, json, progress)

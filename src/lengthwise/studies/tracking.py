@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.differences import flat
 from lengthwise.config import Run
-from lengthwise.plugins import first_line
+from lengthwise.errors import first_line
 from lengthwise.studies.events import Note
 from lengthwise.trackers import Status, TrackedRun, Tracker
 from lengthwise.training import Stopped

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lengthwise.config import ConfigError, Run
+from lengthwise.errors import error_line, is_own_error
 from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.machine_memory import limited_to_machine
-from lengthwise.plugins import error_line, is_own_error, load_plugins
+from lengthwise.plugins import load_plugins
 from lengthwise.probes.development import DevelopmentQuestion
 from lengthwise.store import (
     ClaimLost,

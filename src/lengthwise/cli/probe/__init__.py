@@ -4,15 +4,12 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from lengthwise.cli.derived_options import with_options
-from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place, number_ranges
+from lengthwise.cli.options import Place, Threads, number_ranges
 from lengthwise.cli.printing import figure, one_line, plain_table, print_json, stdout
-from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.probe.options import QuestionOptions, Selection, description_of_probes
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
 from lengthwise.probes import PROBES, ModelProbe
@@ -23,21 +20,17 @@ if TYPE_CHECKING:
     from lengthwise.studies.probing import ProbeJob, ProbeResult
 
 
-DEFAULTS = Selection()
-
-
-@with_options(question_options(), before="place")
 def command(
     what: str,
-    run: Annotated[str | None, Parameter(show_default=False)] = None,
+    run: str | None = None,
     /,
     *,
-    selection: Selection = DEFAULTS,
-    place: Place = DEFAULT_PLACE,
+    selection: Selection = Selection(),
+    question: QuestionOptions = QuestionOptions(),
+    place: Place = Place(),
     device: str = "cpu",
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
+    threads: Threads = 1,
     json: bool = False,
-    **options: Any,
 ) -> int:
     """Measure attention, biases and logits inside trained models. Results are stored and shown in the report.
 
@@ -59,7 +52,8 @@ def command(
     if what in app and PROBES.get(what) is None:
         raise ConfigError(f"{what} is a command and not a probe; see `lengthwise {what} --help`")
 
-    selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))
+    options = dataclasses.asdict(question)
+    selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths"))
     probe = PROBES.find_model_probe(what)
     selection.require(probe, place)
     _require_applicable(probe, selection, options)

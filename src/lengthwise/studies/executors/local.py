@@ -16,7 +16,7 @@ import torch
 
 from lengthwise.child_processes import exit_reason, starting_processes
 from lengthwise.config import Local
-from lengthwise.plugins import error_line
+from lengthwise.errors import error_line
 from lengthwise.store import Store
 from lengthwise.studies.events import Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor, WorkerError

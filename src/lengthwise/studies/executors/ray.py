@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from lengthwise.config import ConfigError, ExecutorConfig, Ray
-from lengthwise.plugins import error_line
+from lengthwise.errors import error_line
 from lengthwise.store import Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note

@@ -20,7 +20,7 @@ from typing import Any
 import torch.distributed as dist
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.plugins import error_line, is_own_error
+from lengthwise.errors import error_line, is_own_error
 from lengthwise.store import open_folder
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.rank_groups.base import (

@@ -25,7 +25,8 @@ import torch.distributed as dist
 
 from lengthwise.child_processes import end_with_parent, exit_reason, starting_processes
 from lengthwise.config import ConfigError, Run
-from lengthwise.plugins import error_line, is_own_error, load_plugins
+from lengthwise.errors import error_line, is_own_error
+from lengthwise.plugins import load_plugins
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.loading import load_module
 from lengthwise.studies.rank_groups.base import (
