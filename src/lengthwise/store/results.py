@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, case, delete, select, update
 
-from lengthwise.store import claims, columns, dropping, reading, schema
-from lengthwise.store.cells import escaped, require_key
+from lengthwise.store import claims, dropping, reading, schema
+from lengthwise.store.cells import escaped
+from lengthwise.store.columns import encoded
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
@@ -22,10 +23,7 @@ from lengthwise.store.rows import (
     ScoreRow,
     StudyRow,
     canonical,
-    given_types,
     plain_text,
-    question_texts,
-    take,
 )
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
@@ -117,28 +115,18 @@ class Store(LiveQueries, Transfers):
         no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. So may its `parent`.
         `published`: see `StudyRow`.
         """
-        if not name:
-            raise StoreError("the name of a study must not be empty")
-        needed = {**given_types(RunRow), "asked": list}
-        rows = [
-            take(run, f"run {n} of study {name!r}", needed, {"facts": None, "parent": None})
-            for n, run in enumerate(runs)
-        ]
-        questions = {row["key"]: question_texts(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
+        name = plain_text(name)
+        given = {"name": name, "question": question, "expectation": expectation, "cost": cost, "command": command}
+        given |= {"evaluation": evaluation, "published": published}
+        study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
+        rows, questions = [], {}
+        for number, run in enumerate(runs):
+            what, asked = f"run {number} of study {name!r}", run["asked"]
+            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "asked"}, what))
+            questions[run["key"]] = list(dict.fromkeys(canonical(question, f"{what}: asked") for question in asked))
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
-        for number, row in enumerate(rows):
-            require_key(row["key"], f"run {number} of study {name!r}: key")
-            row["config"] = canonical(row["config"], f"run {row['key']}: config")
-            row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_storable(schema.runs, row, f"run {row['key']}")
-        name = plain_text(name)
-        texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
-        study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
-        study["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
-        study["published"] = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_storable(schema.studies, study, f"study {escaped(name)}")
-        keys = [row["key"] for row in rows]
+        keys = list(questions)
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
@@ -152,12 +140,12 @@ class Store(LiveQueries, Transfers):
             connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, schema.study_runs, members)
-            asked = [
+            asked_rows = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, schema.asked, asked)
+            insert_rows(connection, schema.asked, asked_rows)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -236,9 +224,7 @@ class Store(LiveQueries, Transfers):
                 raise StoreError(
                     f"run {key} cannot be finished, because length {lengths} has no score; call add_scores first"
                 )
-            facts = json.loads(row.facts) | facts
-            written = canonical(facts, f"run {key}: facts")
-            columns.require_storable(schema.runs, {"facts": written}, f"run {key}")
+            written = canonical(json.loads(row.facts) | facts, f"run {key}: facts")
             values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(claims.held(key, worker).values(values))
 
@@ -295,13 +281,7 @@ class Store(LiveQueries, Transfers):
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
         one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
-        values, what = [], f"a score of run {key}"
-        for row in rows:
-            value = take(row, what, given_types(ScoreRow), {"facts": None})
-            value["question"] = question_texts([value.pop("asked")], f"{what}: asked")[0]
-            value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
-            columns.require_storable(schema.scores, value, what)
-            values.append({"key": key, **value})
+        values = [{"key": key, **encoded(schema.scores, ScoreRow, row, f"a score of run {key}")} for row in rows]
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = self._now(connection)
@@ -314,7 +294,7 @@ class Store(LiveQueries, Transfers):
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
+        points = [encoded(schema.curve, CurveRow, row, f"the curve of run {key}") for row in rows]
         values = {point["step"]: point for point in points}
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
@@ -344,13 +324,8 @@ class Store(LiveQueries, Transfers):
 
     def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
         """Store the result of a probe, unless the question already has one. Return the stored row. No worker need hold the run."""
-        what = f"a probe of run {key}"
-        if not isinstance(asked, dict) or not asked.get("probe"):
-            raise StoreError(f'{what}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}')
-        row: dict[str, Any] = {"question": canonical(asked, f"{what}: asked")}
-        row |= {name: canonical(value, f"{what}: {name}") for name, value in (("result", result), ("facts", facts))}
-        columns.require_storable(schema.probes, row, what)
-        row["key"] = key
+        given = {"asked": asked, "result": result, "facts": facts}
+        row = {"key": key, **encoded(schema.probes, ProbeRow, given, f"a probe of run {key}")}
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
