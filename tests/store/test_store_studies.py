@@ -234,7 +234,9 @@ def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
     with pytest.raises(StoreError, match="the same run twice"):
         store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    with pytest.raises(StoreError, match="a score of run a100000000000000 cannot be stored, its mean must be a valid number"):
+    with pytest.raises(
+        StoreError, match="a score of run a100000000000000 cannot be stored, its mean must be a valid number"
+    ):
         store.add_scores("a100000000000000", [make.score(8), make.score(16, "high")])
     assert store.scores(["a100000000000000"]) == []
     with pytest.raises(StoreError, match="has no run 'zz'"):
