@@ -128,7 +128,7 @@ def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]
     cancelled = []
     for key in keys:
         connection.execute(select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update())
-        if reading.run(connection, key, None, now).status in ("pending", "running"):
+        if reading.run(connection, key, now).status in ("pending", "running"):
             values = {**CLAIM_OVER, "error": CANCELLED}
             connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(values))
             cancelled.append(key)

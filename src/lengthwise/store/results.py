@@ -15,8 +15,8 @@ from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
-from lengthwise.store.live import LiveQueries
 from lengthwise.store.rows import (
+    Activity,
     CurveRow,
     ProbeRow,
     RunRow,
@@ -29,7 +29,7 @@ from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
 
 
-class Store(LiveQueries, Transfers):
+class Store(Transfers):
     """A results database, opened by `open_store`. Every method is one transaction; in a `snapshot`, all are one together.
 
     All may raise `StoreError`. Several processes and threads may use a database at once. A forked process must open `store.url`
@@ -361,4 +361,36 @@ class Store(LiveQueries, Transfers):
         """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
-            return reading.run(connection, key, None, self._now(connection))
+            return reading.run(connection, key, self._now(connection))
+
+    # ---- what pages that follow running studies show ------------------------------------------------------------
+
+    def activity(self, study: str) -> list[Activity]:
+        """Return what is done with each of the study's runs now, in its order."""
+        with self._transaction(writes=False) as connection:
+            return reading.activity(connection, plain_text(study), self._now(connection))
+
+    def overview(self) -> list[tuple[StudyRow, list[Activity]]]:
+        """Return all studies, oldest first, and what is done with their runs, in their order."""
+        with self._transaction(writes=False) as connection:
+            return reading.overview(connection, self._now(connection))
+
+    def runs_of(self, keys: Sequence[str]) -> dict[str, RunRow]:
+        """Return the runs with these keys, in their order. Keys without a run are left out."""
+        with self._transaction(writes=False) as connection:
+            return reading.runs_of(connection, list(dict.fromkeys(map(plain_text, keys))), self._now(connection))
+
+    def score_lengths(self, keys: Iterable[str]) -> list[int]:
+        """Return the lengths at which these runs have scores, ascending."""
+        with self._transaction(writes=False) as connection:
+            return reading.score_lengths(connection, list(keys))
+
+    def means(self, keys: Iterable[str], lengths: Iterable[int]) -> dict[tuple[str, int], list[float]]:
+        """Return the means of the scores of these runs at these lengths, by key and length: one for each question."""
+        with self._transaction(writes=False) as connection:
+            return reading.means(connection, list(keys), list(lengths))
+
+    def fingerprint(self, study: str) -> tuple[object, ...]:
+        """Return numbers that change with the study's runs, scores and probes."""
+        with self._transaction(writes=False) as connection:
+            return reading.fingerprint(connection, plain_text(study))
