@@ -116,7 +116,13 @@ class Store(Transfers):
         `published`: see `StudyRow`.
         """
         name = plain_text(name)
-        given: dict[str, Any] = {"name": name, "question": question, "expectation": expectation, "cost": cost, "command": command}
+        given: dict[str, Any] = {
+            "name": name,
+            "question": question,
+            "expectation": expectation,
+            "cost": cost,
+            "command": command,
+        }
         given |= {"evaluation": evaluation, "published": published}
         study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
         rows, questions = [], {}

@@ -5,7 +5,6 @@ modules beside the weights, an adapter, a quantization method, pickled shards. `
 Face's hub is switched off while a model is loaded or used.
 """
 
-import copy
 import hashlib
 import json
 import reprlib
@@ -18,15 +17,7 @@ import torch
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values
-from lengthwise.evaluation.pretrained.stored_weights import (
-    items,
-    require_a_layer,
-    require_all_used,
-    require_layers_stored,
-    require_numbers_stored,
-    require_parameters_stored,
-    tensors,
-)
+from lengthwise.evaluation.pretrained.stored_weights import items, require_all_used, tensors
 from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.values import install_extra
 
@@ -94,28 +85,19 @@ def load(
         transformers, causal_architecture(path, settings, transformers)
     )
     stored = tensors(path)
-    require_layers_stored(path, settings, stored)
-    require_numbers_stored(path / "config.json", settings, stored)
-    if (file := path / "tokenizer_config.json").exists():
-        require_numbers_stored(file, json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
     with naming_rope_values(path, settings), transformers_call(path, "read its config.json", advice=CORRECT):
         config = transformers.AutoConfig.from_pretrained(path, **local)
-        _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
         attention = getattr(cls, "attention", None) or ("sdpa" if getattr(cls, "_supports_sdpa", False) else "eager")
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
-    require_a_layer(path, config)
     max_positions = max_positions_of(path, config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
-    building = transformers_call(path, "build the model of its config.json", advice=CORRECT)
-    with naming_rope_values(path, settings), building, torch.device("meta"):  # takes no memory
-        meta_model = transformers.AutoModelForCausalLM.from_config(
-            copy.deepcopy(config), trust_remote_code=False, **implementations
-        )
-    require_parameters_stored(path, meta_model, stored)
-    with transformers_call(path, "read its weights"):
+    with (
+        naming_rope_values(path, settings),
+        transformers_call(path, "load its weights", advice="correct config.json, or download the whole folder again"),
+    ):
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -246,14 +228,6 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
             "type); take a causal model, such as MPT or Llama"
         )
     return expected
-
-
-def _return_objects(config: Any) -> None:
-    """Set `return_dict` in all parts of a config. Without it some models fail, and an argument does not reach their parts."""
-    config.return_dict = True
-    for name in config.sub_configs:
-        if (part := getattr(config, name, None)) is not None:
-            _return_objects(part)
 
 
 def _require_causal(path: Path, model: Any) -> None:
