@@ -17,7 +17,7 @@ import torch
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values
-from lengthwise.evaluation.pretrained.stored_weights import items, require_all_used, tensors
+from lengthwise.evaluation.pretrained.stored_weights import items, tensors, unused_tensors
 from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.values import install_extra
 
@@ -121,7 +121,11 @@ def load(
             f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as {missing[0]}, and "
             "would be random; download the whole model"
         )
-    require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
+    if unused := unused_tensors(report.get("unexpected_keys") or (), stored):
+        raise ConfigError(
+            f"{path}: {architecture} with its config.json does not use {len(unused)} of the weights in its safetensors, such as "
+            f"{unused[0]}; use the config.json that belongs to them"
+        )
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, max_positions)
 
@@ -151,12 +155,18 @@ def json_object(file: Path) -> dict[str, Any]:
     return data
 
 
+def require_safetensors(path: Path, advice: str) -> None:
+    """Raise `ConfigError` for a folder without safetensors, with the advice unless there are weights in pickles."""
+    if any(path.glob("*.safetensors")):
+        return
+    pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
+    reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
+    advice = f"convert it where you trust it: {CONVERSION}" if pickled else advice
+    raise ConfigError(f"{path} has no *.safetensors{reason}; {advice}")
+
+
 def _require_files(path: Path) -> None:
-    if not any(path.glob("*.safetensors")):
-        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
-        reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
-        how = f"; convert it where you trust it: {CONVERSION}" if pickled else "; download the whole folder again"
-        raise ConfigError(f"{path} has no *.safetensors{reason}{how}")
+    require_safetensors(path, "download the whole folder again")
     if not any((path / name).exists() for name in TOKENIZER_FILES):
         raise ConfigError(
             f"{path} has no tokenizer ({', '.join(TOKENIZER_FILES[:2])}, ...); copy the one that the model was trained with "

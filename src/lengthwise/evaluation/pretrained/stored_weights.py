@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 
 MASKS = ("BOOL", "U8", "I32", "I64")
@@ -56,14 +55,9 @@ def items(value: Any) -> Iterator[tuple[str, Any]]:
             yield from items(inner)
 
 
-def require_all_used(path: Path, architecture: str, unused: Iterable[Any], stored: dict[str, Tensor]) -> None:
-    """Refuse stored weights that the model does not use, because then the config.json describes another model.
+def unused_tensors(unused: Iterable[Any], stored: dict[str, Tensor]) -> list[str]:
+    """Return the stored weights that a model does not use, which then has another config.json than theirs.
 
-    `unused`: names of unused weights, without those that transformers itself ignores for this class.
+    `unused`: names of unused tensors, without those that transformers itself ignores for the model's class.
     """
-    remaining = [name for name in sorted(map(str, unused)) if name not in stored or not stored[name].is_computed(name)]
-    if remaining:
-        raise ConfigError(
-            f"{path}: {architecture} with its config.json does not use {len(remaining)} of the weights in its safetensors, such "
-            f"as {remaining[0]}; use the config.json that belongs to them"
-        )
+    return [name for name in sorted(map(str, unused)) if name not in stored or not stored[name].is_computed(name)]
