@@ -404,7 +404,6 @@ BAD = {
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
     "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "a falcon computes ALiBi in its own way"),
     "text_config that is no object": ({"model_type": "llama", "text_config": 0}, "text_config must be an object, got 0"),
-    "a length of 0": (changed(MISTRAL, max_position_embeddings=0), "max_position_embeddings must be .*, got 0"),
     "the first name of LongRoPE": (
         changed(PHI_3, rope_scaling={"type": "su"}), "type 'su' is an older name, .*; write 'longrope'",
     ),
