@@ -19,10 +19,10 @@ def require_key(key: Any, what: str) -> str:
     return key
 
 
-def escaped(value: Any) -> str:
-    """Return a value as ASCII text of at most 60 characters, without control characters for the terminal."""
+def escaped(value: Any, most: int = 60) -> str:
+    """Return a value as ASCII text of at most `most` characters, without control characters for the terminal."""
     text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _one_line(text: str) -> str:
@@ -47,7 +47,7 @@ _parsed_once = lru_cache(4096)(_parsed)
 Key = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, StringConstraints(min_length=1)]
 Line = Annotated[Name, AfterValidator(_one_line)]
-Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]
+Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]  # what a database can hold
 Count = Annotated[int, Ge(0)]
 Size = Annotated[int, Ge(1)]
 Number = Annotated[float, BeforeValidator(_nan_for_null)]

@@ -125,11 +125,11 @@ def forget_failures(connection: Connection, keys: Sequence[str]) -> list[str]:
 
 def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]:
     """Mark runs that are neither done nor failed as failed. Return their keys."""
-    cancelled = []
-    for key in keys:
-        connection.execute(select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update())
-        if reading.run(connection, key, None, now).status in ("pending", "running"):
-            values = {**CLAIM_OVER, "error": CANCELLED}
-            connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(values))
-            cancelled.append(key)
+    for batch in batches(keys):
+        connection.execute(select(schema.runs.c.key).where(schema.runs.c.key.in_(batch)).with_for_update())
+    found = reading.runs_of(connection, list(keys), now)
+    cancelled = [key for key, run in found.items() if run.status in ("pending", "running")]
+    for batch in batches(cancelled):
+        chosen = update(schema.runs).where(schema.runs.c.key.in_(batch))
+        connection.execute(chosen.values({**CLAIM_OVER, "error": CANCELLED}))
     return cancelled

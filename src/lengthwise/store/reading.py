@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
-from lengthwise.store.cells import escaped
 from lengthwise.store.columns import decoded
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, Texts, canonical
@@ -139,13 +138,11 @@ def runs_of(connection: Connection, keys: list[str], now: float) -> dict[str, Ru
     return {key: found[key] for key in keys if key in found}
 
 
-def run(connection: Connection, key: str, study: str | None, now: float) -> RunRow:
-    """Return a run. Raises `StoreError` if its row cannot be read."""
+def run(connection: Connection, key: str, now: float) -> RunRow:
+    """Return a run, which is in the store."""
     table = schema.runs
-    rows = connection.execute(select(table).where(table.c.key == key)).all()
-    for row in _run_rows(connection, rows, study, [key], now):
-        return row
-    raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
+    (row,) = connection.execute(select(table).where(table.c.key == key))
+    return _run_rows(connection, [row], None, [key], now)[0]
 
 
 def listed(connection: Connection, study: str, without: Collection[str], now: float) -> list[RunRow]:

@@ -1,12 +1,11 @@
 """The rows of the store as dataclasses, and their conversion to canonical JSON.
 
 These classes are the only definition of the columns: the tables (`schema.py`), and the types of what is read and written
-(`columns.py`), are derived from their members.
+(`columns.py`) are derived from their members.
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -35,16 +34,17 @@ class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
     A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed to the store;
-    otherwise the store writes it. `column`: the column's name if it differs from the member's. `small`: the whole number has 32
-    bits in SQL instead of 64.
+    otherwise the store writes it. `optional`: it may be left out, and then is empty. `column`: the column's name if it differs
+    from the member's. `small`: the whole number has 32 bits in SQL instead of 64.
     """
 
     given: bool = False
+    optional: bool = False
     column: str = ""
     small: bool = False
 
 
-STORED, GIVEN = Cell(), Cell(given=True)
+STORED, GIVEN, OPTIONAL = Cell(), Cell(given=True), Cell(given=True, optional=True)
 QUESTION, SMALL = Cell(given=True, column="question"), Cell(small=True)
 
 
@@ -70,7 +70,7 @@ class RunRow:
     seed: Annotated[Whole, GIVEN]
     train_length: Annotated[Size, GIVEN]
     config: Annotated[Json, GIVEN]
-    parent: Annotated[Key | None, STORED] = None
+    parent: Annotated[Key | None, OPTIONAL] = None
     created: Annotated[Time, STORED]
     worker: Annotated[str | None, STORED]
     heartbeat: Annotated[Time | None, STORED]
@@ -82,7 +82,7 @@ class RunRow:
     started: Annotated[Time | None, STORED]
     finished: Annotated[Time | None, STORED]
     error: Annotated[Name | None, STORED]
-    facts: Annotated[Json, STORED]
+    facts: Annotated[Json, OPTIONAL]
     asked: list[dict[str, Any]]
     status: str
 
@@ -119,7 +119,7 @@ class ScoreRow:
     standard_error: Annotated[Number, GIVEN]
     out_of_distribution: Annotated[bool, GIVEN]
     seconds: Annotated[Number, GIVEN]
-    facts: Annotated[Json, STORED]
+    facts: Annotated[Json, OPTIONAL]
     created: Annotated[Time, STORED]
 
 
@@ -193,17 +193,6 @@ def cells(row: type) -> dict[str, StoredMember]:
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
-def given_cells(row: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the values that a class of rows takes from its caller, as they are stored."""
-    return {name: _stored(values[name]) for name, member in cells(row).items() if member.cell.given}
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, str):
-        return plain_text(value)
-    return None if isinstance(value, float) and math.isnan(value) else value  # SQL has no NaN, so it is stored as NULL
-
-
 def canonical(value: Any, what: str) -> str:
     """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
     try:
@@ -225,14 +214,6 @@ class Texts:
         if known is None:
             known = self._known[id(question)] = (question, self._encode(question))
         return known[1]
-
-
-def question_texts(asked: Sequence[Any], what: str) -> list[str]:
-    """Return the canonical JSON of each question, each once. Raises `Unstorable` for what is not a question."""
-    for question in asked:
-        if not isinstance(question, dict) or not isinstance(question.get("length"), int):
-            raise Unstorable(f'{what} must be an object with at least {{"length": N}}, got {question!r}')
-    return list(dict.fromkeys(canonical(question, what) for question in asked))
 
 
 def plain_text(text: str) -> str:

@@ -18,7 +18,7 @@ from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import ProbeRow, plain_text
 from lengthwise.store.workers import is_dead
-from lengthwise.store.writing import batches
+from lengthwise.store.writing import batches, insert_rows
 
 Cells = dict[str, Any]
 Tables = Mapping[str, Iterable[Cells]]
@@ -97,7 +97,7 @@ class Transfers:
                     keys = listed + others if name == "runs" else listed
                     queries = [select(*columns).where(table.c.key.in_(batch)) for batch in batches(keys)]
                 queries = [query.order_by(*table.primary_key.columns) for query in queries]
-                found[name] = _cells(connection, queries)
+                found[name] = _cells(connection, table, queries)
             yield found
 
     def add_study_cells(self, tables: Tables) -> dict[str, int]:
@@ -116,16 +116,18 @@ class Transfers:
             added = {"studies": int(replaced)}
             fresh, added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
             for name in ("study_runs", "asked"):
-                added[name] = _insert(connection, TABLES[name], tables[name] if replaced else ())
+                added[name] = insert_rows(connection, TABLES[name], tables[name] if replaced else ())
             for name in ("scores", "probes"):
                 added[name] = _add_results(connection, TABLES[name], tables[name], self.name)
             for batch in batches(sorted(fresh)):
                 connection.execute(delete(schema.curve).where(schema.curve.c.key.in_(batch)))
-            added["curve"] = _insert(connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh))
+            added["curve"] = insert_rows(
+                connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh)
+            )
             return added
 
 
-def _cells(connection: Connection, queries: Iterable[Any]) -> Iterator[Cells]:
+def _cells(connection: Connection, table: Table, queries: Iterable[Any]) -> Iterator[Cells]:
     for query in queries:
         yield from (dict(row._mapping) for row in connection.execute(query))
 
@@ -187,7 +189,7 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
                 connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
             fresh.add(row["key"])
         new = [row | CLAIM_OVER | {"deaths": 0} for row in batch if row["key"] not in known]
-        added += _insert(connection, table, new)
+        added += insert_rows(connection, table, new)
     return fresh, added
 
 
@@ -203,7 +205,7 @@ def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], na
             if (old := known.get((row["key"], row["question"]))) is not None:
                 what = f"run {row['key']}, question {row['question']}"
                 _require_same(row, old._mapping, compared, what, "results", name)
-        added += _insert(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
+        added += insert_rows(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
     return added
 
 
@@ -216,11 +218,3 @@ def _require_same(new: Cells, old: Any, columns: Iterable[str], what: str, kind:
                 f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new results "
                 "folder (--results)"
             )
-
-
-def _insert(connection: Connection, table: Table, rows: Iterable[Cells]) -> int:
-    count = 0
-    for batch in batches(rows):
-        connection.execute(insert(table), batch)
-        count += len(batch)
-    return count

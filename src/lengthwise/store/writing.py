@@ -9,16 +9,19 @@ from sqlalchemy import Connection, insert
 T = TypeVar("T")
 
 
-def batches(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield at most 500 items at a time, because a statement can have only so many parameters."""
+def batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
     items = iter(items)
-    while batch := list(islice(items, 500)):
+    while batch := list(islice(items, size)):
         yield batch
 
 
-def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)
+def insert_rows(connection: Connection, table: Any, rows: Iterable[dict[str, Any]]) -> int:
+    """Insert rows, and return their number."""
+    count = 0
+    for batch in batches(rows):
+        connection.execute(insert(table), batch)
+        count += len(batch)
+    return count
 
 
 def upsert(
