@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -38,12 +37,11 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
             yield dict(zip(known, row, strict=True))
 
 
-def encoded(table: Table, row: type, given: Any, what: str) -> dict[str, Any]:
-    """Return the cells of a row by their columns. `given`: its members, as a dict or a dataclass.
+def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the cells of a row, from its members, by their columns.
 
     Raises `Unstorable` for members that are missing or unknown, and for cells that could not be read back.
     """
-    data = given if isinstance(given, Mapping) else {f.name: getattr(given, f.name) for f in fields(given)}
     members = {name: member for name, member in cells(row).items() if member.cell.given}
     if lacking := [name for name, member in members.items() if name not in data and not member.cell.optional]:
         raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(data) or 'nothing'}")

@@ -1,7 +1,7 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Self
 
@@ -281,8 +281,8 @@ class Store(Transfers):
         with self._transaction(writes=False) as connection:
             return reading.unanswered(connection, key, asked)
 
-    def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store scores: dicts or dataclasses with the columns of `ScoreRow`. `facts` may be left out.
+    def add_scores(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store scores: rows with the columns of `ScoreRow`. `facts` may be left out.
 
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
         one with imported results. Otherwise raises `ClaimLost` and stores nothing.
@@ -294,8 +294,8 @@ class Store(Transfers):
             upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
             connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
-    def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
+    def add_curve(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store points of the training curve: rows with the columns of `CurveRow`.
 
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
