@@ -22,6 +22,7 @@ COMMANDS = (  # also the names of modules, each of which defines the function `c
     "report",
     "serve",
     "statistics",
+    "claims",
     "list",
     "show",
     "sample",
