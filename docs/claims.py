@@ -127,9 +127,8 @@ def tests(claim: Claim) -> str:
     """Return what the scores must show for a claim to hold, by task."""
     by_task: dict[str, list[str]] = defaultdict(list)
     for test in claim.tests:
-        rows = dict.fromkeys(f"{row.task}, {row.words}" if row.words else row.task for row in test.all_rows)
-        by_task[" and ".join(rows)].append(test.statement)
-    return "; ".join(f"{', '.join(statements)} (on {task})" for task, statements in by_task.items())
+        by_task[test.task].append(test.statement)
+    return "; ".join(f"{'; '.join(statements)} (on {task})" for task, statements in by_task.items())
 
 
 def filled(text: str, bullet: str = "") -> str:

@@ -87,6 +87,29 @@ def test_equal_differences_of_all_seeds_are_judged_by_the_intervals_of_the_score
     assert found(Better("FIRE", "RoPE", COPY, 2), copy={"FIRE": solved, "RoPE": solved}).verdict == "cannot tell"
 
 
+@pytest.mark.parametrize(
+    ("by", "verdict"), [(0.5, "holds here"), (0.89, "cannot tell"), (2.0, "contradicted at this scale")]
+)
+def test_a_difference_must_be_as_large_as_claimed(found: Any, by: float, verdict: str) -> None:
+    judgement = found(Better("FIRE", "RoPE", TEXT, 2, by=by), text={"FIRE": FLAT, "RoPE": STEEP})
+    assert judgement.verdict == verdict
+    assert "a difference of −0.893 (−0.931 … −0.855)" in judgement.reasons[0]
+    judgement = found(Better("FIRE", "RoPE", COPY, 2, by=0.5 * by), copy={"FIRE": ALL_RIGHT, "RoPE": ALL_WRONG})
+    assert judgement.verdict == {0.5: "holds here", 0.89: "holds here", 2.0: "contradicted at this scale"}[by]
+
+
+def test_reasons_name_the_task_if_a_claim_has_several(found: Any) -> None:
+    table = {"FIRE": ALL_RIGHT}
+    judgement = found(Keeps("FIRE", COPY, 8), Keeps("FIRE", REVERSE, 8), copy=table, reverse=table)
+    assert [reason.partition(":")[0] for reason in judgement.reasons] == ["Copy", "Reverse"]
+
+
+def test_a_p_value_is_given_only_where_it_decides(found: Any) -> None:
+    table = {"FIRE": FLAT, "RoPE": STEEP, "Noisy": NOISY}
+    judgement = found(Better("FIRE", "RoPE", TEXT, 8), Keeps("Noisy", TEXT, 8), text=table)
+    assert (judgement.verdict, judgement.p) == ("cannot tell", None)
+
+
 def test_scores_of_two_trainings_are_compared_at_the_same_length(found: Any) -> None:
     test = Better("FIRE", "FIRE", COPY, 2, than_rows=REVERSE)
     judgement = found(test, copy={"FIRE": ALL_RIGHT}, reverse={"FIRE": ALL_WRONG})

@@ -40,8 +40,8 @@ class Claim:
 class Judgement:
     """The verdict on a claim.
 
-    `reasons`: a sentence for each test that decided it. `p`: of its comparisons together, after the correction; None
-    without.
+    `reasons`: a sentence for each test that decided it. `p`: of the comparisons among them together, after the correction;
+    None without.
     """
 
     claim: Claim
@@ -95,5 +95,10 @@ def _judgement(claim: Claim, outcomes: Sequence[Outcome], p: float | None) -> Ju
         outcomes = [o if o.p is None or o.verdict == direction else replace(o, verdict=UNDECIDED) for o in outcomes]
     found = {outcome.verdict for outcome in outcomes} or {UNTESTED}
     verdict = next(v for v in (CONTRADICTED, UNTESTED, UNDECIDED, HOLDS) if v in found)
-    reasons = tuple(dict.fromkeys(outcome.sentence for outcome in outcomes if outcome.verdict == verdict))
-    return Judgement(claim, verdict, reasons or (claim.needs,), p)
+    deciding = [
+        (test, outcome) for test, outcome in zip(claim.tests, outcomes, strict=True) if outcome.verdict == verdict
+    ]
+    several = len({test.task for test in claim.tests}) > 1
+    reasons = [f"{test.task}: {outcome.sentence}" if several else outcome.sentence for test, outcome in deciding]
+    compared = any(outcome.p is not None for _, outcome in deciding)
+    return Judgement(claim, verdict, tuple(dict.fromkeys(reasons)) or (claim.needs,), p if compared else None)

@@ -54,6 +54,11 @@ class Rows:
         """Return the command that produces these scores."""
         return f"lengthwise run {self.study}"
 
+    @property
+    def text(self) -> str:
+        """Return the task with the meaning of the settings: `Text, trained on 256 bytes`."""
+        return f"{self.task}, {self.words}" if self.words else self.task
+
     def select(self, tasks: Sequence[TaskFindings]) -> list[TaskFindings]:
         """Return the evaluations with these settings. A test that differs from training is returned only if they name
         how."""

@@ -17,9 +17,9 @@ REVERSE = Rows("nope/small", "Reverse(symbols=20)")
 PRIMITIVE = (REPEATED, REPLACED, RANDOM, REVERSE)
 SCAN = Rows("nope/classic", "SCAN(split=tr25)")
 PCFG = Rows("nope/classic", "PCFG")
-ADDITION = Rows("nope/scratchpads", "Addition")
+ADDITION = Rows("nope/scratchpads", "Addition", {}, "without a scratchpad")
 ADDITION_STEPS = Rows("nope/scratchpads", "Addition(scratchpad=full)", {}, "with a scratchpad")
-PARITY = Rows("nope/scratchpads", "Parity")
+PARITY = Rows("nope/scratchpads", "Parity", {}, "without a scratchpad")
 PARITY_STEPS = Rows("nope/scratchpads", "Parity(scratchpad=full)", {}, "with a scratchpad")
 
 NOPE, T5, ALIBI, ROTARY, SINUSOIDAL = "NoPE", "T5", "ALiBi", "RoPE(rotary_fraction=0.25)", "Sinusoidal"

@@ -58,6 +58,11 @@ class Test(ABC):
         return tuple(vars(self)[name] for name in ("label", "than") if name in vars(self))
 
     @property
+    def task(self) -> str:
+        """Return the tasks that decide, in words."""
+        return " and ".join(rows.text for rows in self.all_rows)
+
+    @property
     @abstractmethod
     def statement(self) -> str:
         """Return what the scores must show for the claim to hold, without a full stop."""
@@ -71,7 +76,8 @@ class Test(ABC):
 class Better(Test):
     """`label` has better scores than `than`, at `at` times the training length, or over all longer lengths without it.
 
-    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`.
+    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`. `by`: the difference
+    must be larger than this, in the units of the metric.
     """
 
     label: str
@@ -79,6 +85,7 @@ class Better(Test):
     rows: Rows
     at: float | None = None
     than_rows: Rows | None = None
+    by: float = 0.0
 
     @property
     def all_rows(self) -> tuple[Rows, ...]:
@@ -93,14 +100,17 @@ class Better(Test):
     @property
     def statement(self) -> str:
         first, second = self.names
-        return f"{first} is better than {second} {at_text(self.at)}"
+        by = f" by more than {self.by:g}" if self.by else ""
+        return f"{first} is better than {second}{by} {at_text(self.at)}"
 
     def outcome(self, evidence: AllEvidence) -> Outcome:
         ours, theirs = self.scores(evidence)
-        comparison, difference = compared(ours.by_seed, theirs.by_seed, ours.task.metric.better)
-        means = (
-            f"{self.names[0]} has {figure(ours.mean)} and {self.names[1]} {figure(theirs.mean)} {quantity(ours.task)}"
-        )
+        better = ours.task.metric.better
+        _, difference = compared(ours.by_seed, theirs.by_seed, better)
+        needed = -self.by if better == "lower" else self.by
+        comparison, _ = compared(ours.by_seed, {seed: value + needed for seed, value in theirs.by_seed.items()}, better)
+        first, second = self.names
+        means = f"{first} has {figure(ours.mean)} and {second} {figure(theirs.mean)} {quantity(ours.task)}"
         verdict: Verdict = HOLDS if comparison.first == "ours" else CONTRADICTED
         sentence = f"{capital(ours.where)}, {means}: {of_difference(difference)}, {ours.counts}"
         if comparison.p is None:

@@ -48,7 +48,8 @@ CLAIMS = (
     ),
     Claim(
         name="thesis-3",
-        text="FIRE and ALiBi are the best encodings with more examples than in training (Boolean functions).",
+        text="FIRE and ALiBi are the best encodings with more examples than in training, tested here against RoPE "
+        "(Boolean functions).",
         source=PLOTS,
         tests=tuple(Better(ours, "RoPE", rows, 8) for ours in ("FIRE", "ALiBi") for rows in BOOLEAN),
     ),
