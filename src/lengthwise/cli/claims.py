@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError, near_miss
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lengthwise.analysis.claims import Judgement
 
 
-def command(name: str | None = None, /, *, place: Place = DEFAULT_PLACE, json: bool = False) -> int:
+def command(name: str | None = None, /, *, place: Place = Place(), json: bool = False) -> int:
     """Judge claims of the literature about position encodings by the scores in a results folder.
 
     A claim holds here, is contradicted at this scale, cannot be told, or is not tested. docs/claims.md explains the
