@@ -192,6 +192,8 @@ def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
     undefined, tiny = store.scores(["a100000000000000"])
     assert math.isnan(undefined.mean)
     assert undefined.standard_error == math.inf
+    with store.study_cells("s") as tables:
+        assert {row["mean"] for row in tables["scores"]} == {None, 1e-300}, "NULL on every database"
     assert tiny.mean == 1e-300
     assert math.isnan(store.curve("a100000000000000")[0].loss)
     assert store.curve("a100000000000000")[1].loss == math.inf
