@@ -19,6 +19,7 @@ from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 from lengthwise.user_classes import defined_in, shortened
+from lengthwise.validation import from_json
 
 Call = Callable[..., Any]
 
@@ -465,15 +466,20 @@ def test_a_class_in_a_neighbour_of_the_study(here: Call, own: Path) -> None:
 def test_a_file_edited_while_its_study_is_at_work_stops_the_worker(own: Path) -> None:
     from lengthwise.config import ConfigError
     from lengthwise.studies import load
-    from lengthwise.studies.worker import require_same_keys
+    from lengthwise.studies.spec import Spec, classes_listed, own_classes
 
     (own / "study.py").write_text(OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
-    runs = {run.key: run for run in load(own / "study.py").runs}
-    require_same_keys(runs)
+    found = own_classes(load(own / "study.py"))
+    spec = from_json(Spec, Spec(store="", study="mine", results="", own_classes=found).to_json())
+    with classes_listed(spec):
+        assert "Windowed" in listed()["encoding"]
+    assert "Windowed" not in listed()["encoding"]
     (own / "study.py").write_text("# a comment" + OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
-    edited = load(own / "study.py").runs
-    with pytest.raises(ConfigError, match="the file of Windowed changed while the study was running"):
-        require_same_keys(dict(zip(runs, edited, strict=True)))
+    with (
+        pytest.raises(ConfigError, match="the file of Windowed changed while the study was running"),
+        classes_listed(spec),
+    ):
+        raise AssertionError
 
 
 @pytest.mark.slow

@@ -29,17 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # print a question mark for characters that the terminal cannot show
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if len(arguments) == 3 and arguments[0] == "work" and (arguments[1] == "-" or arguments[1].endswith(".json")):
+        from lengthwise.studies import worker_process
+
+        worker_process.main(arguments[1], int(arguments[2]))  # it handles signals itself
     launch = launched() if arguments and arguments[0] in EXECUTING else None
     if launch is not None and not launch.is_first:
-        from lengthwise.cli.other_rank import other_rank
+        from lengthwise.studies import worker_process
 
-        other_rank(launch, lambda: _run(arguments))
+        worker_process.follow_first_rank(launch)
     with _recorded_signals() as interrupts:
-        if launch is None:
-            return _exit_code(arguments, interrupts)
-        from lengthwise.cli.other_rank import first_rank
+        code = _exit_code(arguments, interrupts)
+    if launch is not None:
+        from lengthwise.studies import worker_process
 
-        return first_rank(launch, lambda: _exit_code(arguments, interrupts))
+        worker_process.end_ranks(launch, code)
+    return code
 
 
 def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int:

@@ -46,16 +46,6 @@ def command(
     if (launch := launched()) is not None:
         executor, execution = _under_torchrun(launch, executor, execution)
     loaded = load(study, study_options(settings))
-    if launch is not None and loaded.then is not None:
-        raise ConfigError(
-            f"{study} has several stages, and all processes of torchrun need their runs at the start; use `lengthwise work` "
-            "without torchrun"
-        )
-    if launch is not None and not launch.is_first:
-        from lengthwise.studies.rank_groups.launched import follow
-
-        follow(launch, {run.key: run for run in loaded.runs}, execution.results, execution.compute())
-        return 0
     end = None if max_minutes is None else time.perf_counter() + 60 * max_minutes
     code = 0
     for stage in stages(loaded, execution):

@@ -45,7 +45,8 @@ def train(
     before every step.
 
     `ranks`: the place of this process among those that train the run together; all of them call this function with the same
-    arguments. Only rank 0 reads and writes files, and uses `on_progress`, `should_stop` and `checkpoint_seconds`.
+    arguments. Only rank 0 reads and writes files, and uses `on_progress` and `checkpoint_seconds`. All ranks stop after the same
+    step if the `should_stop` of any of them returns True.
 
     Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
     disk, a folder of another run) or `ConfigError` (see `check_training`).
@@ -147,7 +148,7 @@ def _run(
     pace, last_point = Pace(trainer.steps_done, steps), 0
     trainer.model.train()
     while not trainer.is_finished:
-        if any(ranks.flags_of_first(ranks.is_first and should_stop is not None and should_stop())):
+        if ranks.any_rank(should_stop is not None and should_stop()):
             if trainer.steps_done > saved_step:
                 save()
             raise Stopped("train", trainer.steps_done, steps)
