@@ -1,12 +1,12 @@
 """Calls of the methods that encodings override, with checks of what they return.
 
 The rest of Lengthwise calls these methods only here, so an encoding of a user that returns something else gets one message
-with the file, the class and the method. Sizes are checked where they are known: `attention/fit.py`.
+with the file, the class and the method. Sizes are checked where they are known: `AttentionModifiers.check`.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -19,26 +19,26 @@ from lengthwise.encodings.combined import Combined
 from lengthwise.forms import (
     AttentionModifiers,
     LogitTransform,
-    MatrixRotation,
     Product,
     QueryGain,
     RelativeValues,
     Rotation,
     SinkLogit,
     Term,
+    TokenRotation,
 )
 from lengthwise.span import Span
 from lengthwise.user_classes import wrong_return
 from lengthwise.values import ConfigError
 
 _FORMS: dict[str, tuple[type, ...]] = {
-    "rotation": (Rotation, MatrixRotation),
-    "terms": get_args(Term),
+    "rotation": (TokenRotation,),
+    "terms": (Term,),
     "values": (RelativeValues,),
     "logit_transform": (LogitTransform,),
     "gain": (QueryGain,),
     "sink": (SinkLogit,),
-    "product": get_args(Product),
+    "product": (Product,),
 }
 
 
