@@ -78,7 +78,7 @@ class TrainingConfig(Config):
     min_length: int | None = None
     """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training length]"""
     steps: int = 1000
-    """Number of training steps, with `stop` the largest number. Only a run that starts from another one may have 0."""
+    """Number of training steps. Only a run that starts from another one may have 0."""
     batch_size: int = 32
     """Sequences per training step."""
     accumulation: int = 1
@@ -108,7 +108,7 @@ class TrainingConfig(Config):
     """Seed of the training examples and of their order. Initial weights, dropout and position schemes keep the run's seed.
     [default: the run's seed]"""
     stop: StopWhenLearned | None = None
-    """End training before the last step once the task is learned. None: train for all steps."""
+    """End training once the task is learned, after at most `steps` steps. None: train for all of them."""
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
