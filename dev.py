@@ -40,12 +40,12 @@ COMMANDS = {  # name: (required extras, description)
     "mutants": (["lab", "test"], "break the source in many small ways and see whether the tests notice (--help)"),
     "check": (["dev", "lab", "test"], "check lint, formatting and types with ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
-    "outside": (["lab", "outside"], "compare encodings with those of other libraries: lengthwise check --outside"),
+    "outside": (["lab", "outside"], "compare encodings with those of other libraries: comparisons/README.md"),
     "docs": (["lab"], "check that links and commands in the documentation exist"),
 }
 LIBRARIES = ["transformers", "x-transformers", "fla-core", "peft"]  # test-newest upgrades them and torch
 TESTS_OF_LIBRARIES = ["tests/huggingface", "tests/reach", "tests/extend", "tests/cli/test_model.py",
-                      "tests/models/test_layer_settings.py", "tests/evaluation", "tests/conformance/test_outside.py"]  # fmt: skip
+                      "tests/models/test_layer_settings.py", "tests/evaluation", "tests/comparisons"]  # fmt: skip
 OPTIONS = """\
 options (stored in the environment and used again by later calls):
   --torch cpu            on Linux: PyTorch's CPU build from PyTorch's own index, about 200 MB instead of gigabytes
@@ -469,7 +469,7 @@ def main(argv: list[str]) -> int:
     if command == "bench":
         become([python, f"benchmarks/{rest[0]}.py", *rest[1:]], variables(environment))
     if command == "outside":
-        become([python, "-m", "lengthwise", "check", "--outside", *rest], variables(environment))
+        become([python, "-m", "comparisons", *rest], variables(environment))
     if command == "test":
         pytest(environment, "not medium and not slow and not gpu", rest, more_than_cores=1)
     if command == "test-medium":

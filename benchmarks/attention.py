@@ -56,7 +56,6 @@ from torch import Tensor
 
 from lengthwise import native
 from lengthwise.attention import BACKENDS, EncodingCache, Mask
-from lengthwise.attention.backends import reference
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import AttentionModifiers
@@ -546,7 +545,7 @@ def distances(
         if who == "torch":
             bias = torch.zeros(1, 1, 1, 1)
             for term in modifiers.terms:
-                bias = bias + reference.dense(term, q, k, span, scale)
+                bias = bias + term.dense(q, k, span, scale)
             hidden = ~mask.visible(q.device)[:, None]
             bias = bias.expand(1, heads, length, length).masked_fill(hidden, -math.inf).to(dtype)
             turn = modifiers.rotation

@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import get_args
 
 import torch
 from record import save
@@ -21,7 +22,7 @@ from lengthwise.encodings import ALiBi
 from lengthwise.models import Decoder
 from lengthwise.tasks import TASKS, LinearRegression, generator
 from lengthwise.tasks.functions import FunctionTask
-from lengthwise.tasks.functions.inputs import INPUTS
+from lengthwise.tasks.functions.regression import Inputs
 
 PROMPTS, EXAMPLES, DIMS = 64, 50, 16
 MOST = 0.03
@@ -45,7 +46,7 @@ def main() -> None:
         makes = [make for make in makes if make.__name__ in args.names.split(",")]
     tasks = {make.__name__: make(dims=DIMS) for make in makes}
     # Inputs at right angles have no prompt of 50 examples in 16 dims.
-    others = [kind for kind in INPUTS if kind not in ("normal", "orthogonal")]
+    others = [kind for kind in get_args(Inputs) if kind not in ("normal", "orthogonal")]
     if not args.names:
         tasks |= {f"LinearRegression, {kind}": LinearRegression(dims=DIMS, inputs=kind) for kind in others}
     draws = generator(0)

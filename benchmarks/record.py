@@ -32,8 +32,9 @@ def processor() -> str:
 
 def command() -> str:
     """Return the command that runs, as others can repeat it: of a path on this machine its last part stays."""
-    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(without_folders, sys.argv[1:])]
-    return shlex.join(["python", *words])
+    script = Path(sys.argv[0])
+    program = ["-m", script.parent.name] if script.name == "__main__.py" else [f"benchmarks/{script.name}"]
+    return shlex.join(["python", *program, *map(without_folders, sys.argv[1:])])
 
 
 def without_folders(word: str) -> str:

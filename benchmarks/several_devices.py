@@ -21,8 +21,7 @@ from record import save
 
 from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE, RoPE
-from lengthwise.studies.compute import Compute
-from lengthwise.studies.rank_groups.spawned import connect
+from lengthwise.studies.ranks import join
 from lengthwise.tasks import Text
 from lengthwise.training import build
 from lengthwise.training.numerics import reproducible, use_process
@@ -60,7 +59,7 @@ def seconds(trainer: Trainer, steps: int) -> float:
 def serve(pipe: Connection, rendezvous: str, rank: int, steps: int) -> None:
     """Take steps with the asked encoding and sharding, and send their seconds."""
     use_process(1)
-    connect(Compute(devices_per_run=2), rendezvous, rank)
+    join("cpu", torch.distributed.FileStore(rendezvous, 2), rank, 2, on_one_machine=True)
     trainers: dict[tuple[str, str], Trainer] = {}
     while True:
         name, sharding = pipe.recv()

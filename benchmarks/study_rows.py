@@ -3,8 +3,10 @@
     lengthwise run studies/nope/small.py --results /tmp/nope-small
     python benchmarks/study_rows.py "nope: small" --results /tmp/nope-small --name study-nope-small
 
-The file contains every score with the key, commit and machine of its run, the means over seeds with their intervals, and mean
-reciprocal ranks. A study that is not finished is refused, because its rows would be mistaken for the whole study.
+The file contains every score with the key, commit, machine, steps and learning rate of its run, the means over seeds with their
+intervals, and mean reciprocal ranks. A panel is a set of runs whose scores may be compared with each other: its settings, its
+baselines and the versions of its classes decide whether a score answers a claim (docs/claims.py). A study that is not finished is
+refused, because its rows would be mistaken for the whole study.
 """
 
 import argparse
@@ -17,9 +19,10 @@ from typing import Any
 
 from record import save, without_folders
 
-from lengthwise.analysis import findings, ranking
+from lengthwise.analysis import TaskFindings, findings, ranking
+from lengthwise.analysis.claims.evidence import class_versions
 from lengthwise.config import ConfigError
-from lengthwise.store import Store, open_store
+from lengthwise.store import RunRow, Store, open_store
 
 RUN = (
     "commit",
@@ -55,10 +58,13 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
                 "task": run.task,
                 "seed": run.seed,
                 "seconds": run.facts.get("seconds"),
+                "steps": run.step,
+                "learning_rate": (run.config.get("training") or {}).get("learning_rate"),
             }
             | {name: run.facts.get(name) for name in RUN}
             for run in runs
         ],
+        "panels": [panel_of(task, runs) for task in found.tasks],
         "scores": [
             {
                 "key": run.key,
@@ -97,6 +103,31 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
             for rank in order.ranks
             if rank.longer is not None
         ],
+    }
+
+
+def panel_of(task: TaskFindings, runs: Sequence[RunRow]) -> dict[str, Any]:
+    """Return the facts of runs whose scores may be compared with each other."""
+    classes: dict[str, int] = {}
+    for run in runs:
+        if run.key in task.keys:
+            classes |= class_versions(run.config)
+    return {
+        "title": task.title,
+        "task": task.name,
+        "metric": task.metric.name,
+        "better": task.metric.better,
+        "unit": task.unit,
+        "train_length": task.train_length,
+        "shortest": task.shortest,
+        "trained": task.trained or (task.shortest, task.train_length),
+        "settings": dict(task.settings),
+        "baselines": [
+            {"label": baseline.label, "floor": baseline.floor, "scores": dict(baseline.scores)}
+            for baseline in task.baselines
+        ],
+        "classes": classes,
+        "keys": task.keys,
     }
 
 

@@ -1,6 +1,6 @@
 """Checks the documentation: links lead to a file or a heading, tables are complete, and the commands it names exist.
 
-Run it with `python3 dev.py docs`. Pages are the Markdown files in the repository's folder and in docs/.
+Run it with `python3 dev.py docs`. Pages are the Markdown files in the repository's folder, in docs/ and in comparisons/.
 """
 
 import re
@@ -14,7 +14,11 @@ FENCED = r"^(`{3,}|~{3,}).*?^\1"
 
 def pages(root: Path) -> list[Path]:
     """The Markdown pages that belong to the project."""
-    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
+    return [
+        *sorted(root.glob("*.md")),
+        *sorted((root / "docs").rglob("*.md")),
+        *sorted((root / "comparisons").glob("*.md")),
+    ]
 
 
 def anchors(text: str) -> set[str]:

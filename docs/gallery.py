@@ -22,6 +22,7 @@ from drawing import looks_the_same, picture
 from lengthwise.attention import BACKENDS
 from lengthwise.cli.inspect import summary
 from lengthwise.config import annotation, choose, context_of, settings_of
+from lengthwise.conformance import vectors
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RotaryEncoding
 from lengthwise.inspection import inspect
 
@@ -146,7 +147,8 @@ class Entry:
 
     @property
     def file(self) -> str:
-        return self.cls.__module__.rpartition(".")[2]
+        """The name of its page and picture: that of its reference values."""
+        return vectors.file_of(self.cls).stem
 
     @property
     def group(self) -> str:

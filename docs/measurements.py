@@ -6,7 +6,7 @@ A page marks the place of a table with two comments; this script writes what is 
     <!-- end of table -->
 
 `python docs/measurements.py` writes the tables; `--check` only names the pages whose tables are out of date, and exits with 1.
-A new table is one function below, with the decorator `table`. Those of outside.md are in `comparison_tables.py`.
+A new table is one function below, with the decorator `table`. Those of comparisons/README.md are in comparisons/tables.py.
 """
 
 import json
@@ -17,10 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import comparison_tables
-
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+sys.path.insert(0, str(ROOT))
+
+from comparisons import tables as comparison_tables  # noqa: E402
+
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "comparisons" / "README.md")
 MARKED = re.compile(
     r"(?P<start><!-- table: (?P<name>[\w-]+) -->\n)(?P<content>.*?)(?P<end><!-- end of table -->)", re.DOTALL
 )
@@ -80,14 +82,14 @@ def stored(name: str) -> dict[str, Any]:
 def table(*files: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
     """Register a function that takes the figures of `files` and returns rows, the header first.
 
-    The name of the table is that of the function, with hyphens. In docs/ the origin of each file follows the table; the README
-    has little room, and names the origin in its text.
+    The name of the table is that of the function, with hyphens. The origin of each file follows the table; the project's
+    README has little room, and names the origin in its text.
     """
 
     def register(function: Callable[..., Rows]) -> Callable[..., Rows]:
         def text(page: Path) -> str:
             markdown = as_markdown(function(*(stored(file)["figures"] for file in files)))
-            return markdown if page.name == "README.md" else markdown + "\n" + "\n\n".join(map(origin, files)) + "\n"
+            return markdown if page == ROOT / "README.md" else markdown + "\n" + "\n\n".join(map(origin, files)) + "\n"
 
         TABLES[function.__name__.replace("_", "-")] = text
         return function

@@ -9,6 +9,11 @@ Two steps, and the first is needed again only after the tests or the source have
     python3 dev.py mutants                   # try the mutants with the tests that execute their lines
     python3 dev.py mutants --sample 10       # try 10 of them, others every day; exit code 1 if most of them survive
 
+Or the same for some files only, with a record of their tests, which takes a minute:
+
+    python3 dev.py mutants --record tests/store tests/config
+    python3 dev.py mutants --files 'store/*' validation.py --count 30 --seed 1
+
 The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as JSON.
 """
 
@@ -28,6 +33,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -183,11 +189,14 @@ def mutated(mutant: Mutant) -> str:
     return ast.unparse(ast.fix_missing_locations(Mutator(mutant.number).visit(copy.deepcopy(tree)))) + "\n"
 
 
-def drawn(count: int, seed: int, tested: dict[str, dict[int, list[str]]]) -> list[Mutant]:
+def drawn(count: int, seed: int, tested: dict[str, dict[int, list[str]]], patterns: list[str]) -> list[Mutant]:
     """Draw mutants from lines that tests execute in a function, from each package by its share of these lines."""
     groups: dict[str, list[Mutant]] = defaultdict(list)
     for path in sorted(SOURCE.rglob("*.py")):
-        lines = tested.get(path.relative_to(SOURCE).as_posix(), {})
+        file = path.relative_to(SOURCE).as_posix()
+        if not any(fnmatch(file, pattern) for pattern in patterns):
+            continue
+        lines = tested.get(file, {})
         package = path.relative_to(SOURCE).parts[0]
         groups[package] += [mutant for mutant in mutants_of(path) if mutant.line in lines]
     generator, total = random.Random(seed), sum(map(len, groups.values()))
@@ -301,6 +310,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--record", action="store_true", help="run the tests once and store which lines they execute")
     parser.add_argument("--count", type=int, default=COUNT, help=f"how many mutants to draw (default: {COUNT})")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+    parser.add_argument(
+        "--files", nargs="+", default=["*"], help="draw from these files of src/lengthwise only (patterns)"
+    )
     parser.add_argument("--sample", type=int, help="try only so many of them, others every day")
     parser.add_argument("--workers", type=int, default=2, help="mutants that are tried at once (default: 2)")
     parser.add_argument("--keep", type=Path, help="write the outcome of each mutant to this JSON file")
@@ -310,7 +322,7 @@ def main(argv: list[str]) -> int:
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     tested, seconds = recorded()
-    chosen = drawn(wanted.count, wanted.seed, tested)
+    chosen = drawn(wanted.count, wanted.seed, tested, wanted.files)
     if wanted.sample is not None:
         day = hashlib.sha256(datetime.date.today().isoformat().encode()).digest()
         chosen = random.Random(day).sample(chosen, min(wanted.sample, len(chosen)))

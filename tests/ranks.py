@@ -19,8 +19,7 @@ from lengthwise.encodings import PositionEncoding
 from lengthwise.evaluation import Division, evaluate
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.span import Span
-from lengthwise.studies.compute import Compute
-from lengthwise.studies.rank_groups.spawned import connect
+from lengthwise.studies.ranks import join
 from lengthwise.training import Stopped, build, train
 from lengthwise.training.parallel import Optimizations
 from lengthwise.training.ranks import Ranks
@@ -73,7 +72,7 @@ class Together:
 
 def _serve(pipe: Connection, rendezvous: str, rank: int, size: int) -> None:
     torch.set_num_threads(1)
-    connect(Compute(devices_per_run=size), rendezvous, rank)
+    join("cpu", torch.distributed.FileStore(rendezvous, size), rank, size, on_one_machine=True)
     while True:
         function, arguments, options = pipe.recv()
         try:

@@ -51,10 +51,6 @@ PartitionName=high Nodes={host} MaxTime=INFINITE State=UP PriorityTier=10 OverSu
 
 def why_not() -> str | None:
     """The reason why Slurm takes no part."""
-    try:
-        import submitit  # noqa: F401
-    except ModuleNotFoundError:
-        return "Slurm: submitit is not installed"
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     for program in ("slurmctld", "slurmd", "munged", "sbatch"):
         if shutil.which(program, path=path) is None:

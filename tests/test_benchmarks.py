@@ -139,6 +139,16 @@ def test_the_rows_of_a_study(
         assert mean["low"] <= mean["mean"] <= mean["high"]
     assert len(found["means"]) == 8
     assert {rank["label"] for rank in found["ranks"]} == {"NoPE", "RoPE"}
+    assert all(run["steps"] > 0 and run["learning_rate"] > 0 for run in found["runs"])
+    assert {panel["title"] for panel in found["panels"]} == {mean["task"] for mean in found["means"]}
+    assert {key for panel in found["panels"] for key in panel["keys"]} == {run["key"] for run in found["runs"]}
+    for panel in found["panels"]:
+        assert panel["classes"] == {"NoPE": 1, "RoPE": 1, panel["task"]: 1}
+        assert panel["settings"]["training.train_length"] == panel["train_length"] == 4
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    read = importlib.import_module("claims").evidence_of(found)  # as docs/claims.py reads them
+    means = {(t.title, s.label, p.length): p.mean for t in read.tasks for s in t.series for p in s.points}
+    assert means == {(mean["task"], mean["label"], mean["length"]): mean["mean"] for mean in found["means"]}
 
     (tmp_path / "study.py").write_text(STUDY.replace("tiny: rows", "more").replace('"reverse"], 2', '"reverse"], 3'))
     study = load(tmp_path / "study.py")

@@ -319,7 +319,7 @@ def test_other_libraries_are_installed_only_to_be_asked(dev: Any, monkeypatch: p
         raise SystemExit(" ".join(command[1:]))
 
     monkeypatch.setattr(dev, "become", become)
-    with pytest.raises(SystemExit, match="-m lengthwise check --outside alibi --json"):
+    with pytest.raises(SystemExit, match="-m comparisons alibi --json"):
         dev.main(["outside", "alibi", "--json"])
     assert dev.install.asked[0][-1] == ".[lab,outside]"
     asking = [name for name, (extras, _) in dev.COMMANDS.items() if "outside" in extras]

@@ -2,16 +2,15 @@
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The log is a diary whose entries have their own commands. The prose of outside.md states tolerances and rounding errors.
+# The log is a diary whose entries have their own commands. All of claims.md is generated.
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES = [page for page in PAGES if page.name not in ("log.md", "outside.md")]
+PAGES = [page for page in PAGES if page.name not in ("log.md", "claims.md")]
 QUANTITY = re.compile(
     r"(?:\d[\d,.]*|\b(?:half|two|three|four|five|ten|hundred)) ?"
     r"(?:times|x|%|ms|s|seconds?|minutes?|hours?|[KMG]i?B|nats|as fast)(?!\w)|\b(?:twice|half) (?:as|the)\b"
@@ -54,14 +53,10 @@ NOT_MEASURED = {
 
 @pytest.fixture(scope="module")
 def measurements() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        spec = importlib.util.spec_from_file_location("measurements", ROOT / "docs" / "measurements.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(ROOT / "docs"))
+    spec = importlib.util.spec_from_file_location("measurements", ROOT / "docs" / "measurements.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise.config import ConfigError, near_miss, settings_of
+from lengthwise.config import ConfigError, EvaluationConfig, near_miss, settings_of
 from lengthwise.encodings import NoPE
-from lengthwise.validation import parse_value, validated
+from lengthwise.validation import from_json, parse_value, validated
 from lengthwise.values import unlisted
 
 
@@ -54,6 +54,20 @@ def test_near_miss_is_silent_when_nothing_is_near():
 def test_a_type_is_said_as_it_is_written(wanted, says):
     with pytest.raises(ConfigError, match=rf"^X\.y {says}, got 1\.5 \(float\)$"):
         validated(1.5, wanted, "X.y")
+
+
+def test_a_hint_for_tuples_is_given_for_tuples_alone() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^x must be tuple of int, got '1,2' \(str\); write a tuple with square brackets"
+    ):
+        parse_value("1,2", tuple[int, ...], "x")
+    with pytest.raises(ConfigError, match=r"^x must be int, got '1,2' \(str\)$"):
+        parse_value("1,2", int, "x")
+
+
+def test_a_wrong_entry_of_a_tuple_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^EvaluationConfig\.lengths\[1\] must be int, got 'x' \(str\)$"):
+        from_json(EvaluationConfig, '{"lengths": [8, "x"]}')
 
 
 @pytest.mark.parametrize(

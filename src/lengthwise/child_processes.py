@@ -7,16 +7,10 @@ as in the parent. Worker processes ignore Ctrl-C, which the parent handles, and 
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
-
-
-def python_command(*arguments: str) -> list[str]:
-    """Return the command that starts Python with these arguments, and without the current folder in `sys.path`."""
-    return [sys.executable, "-P", *arguments]
 
 
 @contextmanager

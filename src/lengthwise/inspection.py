@@ -17,7 +17,6 @@ from torch import Tensor
 from lengthwise import forms
 from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
-from lengthwise.attention.fit import require_fit
 from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -161,7 +160,7 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.Att
         generator = torch.Generator().manual_seed(data["seed"])
         x = torch.randn(1, length, data["d_model"], generator=generator, dtype=torch.float64)
         modifiers = with_content(modifiers, encoding, features_of(encoding, x), span, Mask(length, length))
-    require_fit(modifiers, Mask(length, length), torch.empty(1, data["num_heads"], length, data["head_dim"]))
+    modifiers.check(torch.empty(1, data["num_heads"], length, data["head_dim"]), length, length)
     return modifiers
 
 
@@ -219,7 +218,7 @@ def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModif
     tables = _tables(few)
     if not tables or not all(isinstance(t, forms.ToeplitzBias) for t in _biases(few)):
         return result
-    afford(data, max(map(forms.num_heads, tables)) * n)
+    afford(data, max(table.heads for table in tables) * n)
     distances_of = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
     bucket: Callable[[Tensor], Tensor] | None = getattr(encoding, "bucket", None)
     for suffix, distances in distances_of.items():
@@ -276,7 +275,7 @@ def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
     """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
     result: Data = {}
     biases = _biases(few)
-    n, heads = data["length"], max(map(forms.num_heads, biases), default=0)
+    n, heads = data["length"], max((bias.heads for bias in biases), default=0)
     coordinate = getattr(encoding, "coordinate", None)
     pairs = any(not isinstance(t, forms.ToeplitzBias) for t in biases)
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
@@ -286,7 +285,7 @@ def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
     if pairs:
         span = Span.of(n)
         nothing = torch.zeros(1, heads, n, 1, dtype=torch.float64)
-        total = sum(reference.dense(t, nothing, nothing, span, 1.0)[0] for t in _biases(_modifiers(encoding, data, n)))
+        total = sum(t.dense(nothing, nothing, span, 1.0)[0] for t in _biases(_modifiers(encoding, data, n)))
         assert isinstance(total, Tensor)
         result["bias"] = _causal(total)
         if encoding.reads_content():
@@ -296,8 +295,7 @@ def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers
 
 def _biases(modifiers: forms.AttentionModifiers) -> list[forms.Term]:
     """Return the terms that do not depend on q and k."""
-    kinds = forms.RelativeKeyBias, forms.KeyBias, forms.GatedDistanceBias
-    return [term for term in modifiers.terms if not isinstance(term, kinds)]
+    return [term for term in modifiers.terms if not term.reads_q and not term.reads_k]
 
 
 def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
@@ -335,8 +333,8 @@ def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifie
 
 
 def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
-    own_product = isinstance(few.product, forms.HouseholderProduct | forms.DecayProduct)
-    gated = any(isinstance(term, forms.GatedDistanceBias) for term in few.terms)
+    own_product = few.product is not None and not isinstance(few.product, forms.PiecewiseRotation)
+    gated = any(_reads_both(term) for term in few.terms)
     if few.logit_transform is None and not own_product and not gated:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
@@ -354,9 +352,13 @@ def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionMod
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 
 
+def _reads_both(term: forms.Term) -> bool:
+    return term.reads_q and term.reads_k
+
+
 def _plain_product(modifiers: forms.AttentionModifiers) -> forms.AttentionModifiers:
     """Return the modifiers without what `_transformed` shows."""
-    terms = tuple(term for term in modifiers.terms if not isinstance(term, forms.GatedDistanceBias))
+    terms = tuple(term for term in modifiers.terms if not _reads_both(term))
     return replace(modifiers, logit_transform=None, product=None, terms=terms)
 
 

@@ -8,7 +8,6 @@ import importlib
 import os
 import shlex
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,12 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from lengthwise.config import Registry
-from lengthwise.machine_memory import out_of_memory_line
+from lengthwise.errors import first_line
 from lengthwise.user_classes import is_builtin_class, shortened
 from lengthwise.values import ConfigError, near_miss
-from lengthwise.versions import INSTALLED
 
-LOADED = "lengthwise_plugins"  # the attribute of errors that holds the names of the loaded plug-ins
 MODULE_PREFIX = "lengthwise_file_"  # prefix of the names of modules that are loaded from files
 
 _loaded: dict[str, ModuleType] = {}  # loaded plug-ins, by a file's absolute path or a module's name
@@ -68,9 +65,6 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
     try:
         load_plugins(names)
         yield
-    except BaseException as error:
-        error.__dict__[LOADED] = [shortened(name) for name in _loaded]  # for the error message of the command line
-        raise
     finally:
         _loaded.clear()
         _loaded.update(before)
@@ -159,47 +153,6 @@ def _line(error: BaseException, path: Path) -> str:
     """Return the number of the last line of the file in the error's traceback."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f", line {lines[-1]}" if lines else ""
-
-
-def error_in_user_file(error: BaseException) -> str | None:
-    """Return `mine.py, line 9: AttributeError: ...` if the error's traceback goes through a user's file, else None.
-
-    A user's file belongs neither to lengthwise, nor to an installed package, nor to Python. The last such line is reported.
-    """
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename)
-        if file.is_absolute() and file.is_file() and not _is_library(file):
-            return f"{shortened(frame.filename)}, line {frame.lineno}: {first_line(error)}"
-    return None
-
-
-def _is_library(file: Path) -> bool:
-    """Return whether a file belongs to Python's standard library, to an installed package or to lengthwise."""
-    folders = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    in_folder = any(file.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
-    return in_folder or any(folder in file.parts for folder in INSTALLED)
-
-
-def is_own_error(error: BaseException) -> bool:
-    """Return whether lengthwise raised the error on purpose, with a message that says what to do."""
-    return isinstance(error, ValueError) and type(error).__module__.startswith("lengthwise.")
-
-
-def error_line(error: BaseException) -> str:
-    """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
-    if (line := out_of_memory_line(error)) is not None:
-        return line
-    return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, with its type unless it is an error of lengthwise."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    if is_builtin_class(type(error)) and first:
-        return first
-    if isinstance(error, SystemExit):
-        return f"SystemExit{first and f': {first}'}; raise an exception instead of ending the process"
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 @contextmanager

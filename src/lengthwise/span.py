@@ -4,6 +4,7 @@ Axis letters in the whole project: `b` batch, `h` heads, `i` queries, `j` keys, 
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -12,6 +13,14 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 
 MAX_LENGTH = 2**53  # position IDs below it are exact in float64
+
+
+class PairBlock(NamedTuple):
+    """Some rows of the batch, some queries, and keys: indices with a beginning and an end, or all of them."""
+
+    batch: slice = slice(None)
+    queries: slice = slice(None)
+    keys: slice = slice(None)
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Span:
     distances needs.
     `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for encodings
     that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
+    `lag`: the position of the first query less that of the first key, if the positions of queries and keys are known to ascend one
+    by one. It follows from `consecutive`, and `select` keeps it.
     `axes_q`, `axes_k`: positions with several axes, for example time, row and column. None: every axis of a token is its position
     ID, as for text. Only encodings with several axes read them; `modifiers_of` raises for any other.
     """
@@ -45,8 +56,11 @@ class Span:
     first: int = 0
     axes_q: Int[Tensor, "_ i axes"] | None = None
     axes_k: Int[Tensor, "_ j axes"] | None = None
+    lag: int | None = None
 
     def __post_init__(self) -> None:
+        if self.consecutive:
+            object.__setattr__(self, "lag", self.k.shape[1] - self.q.shape[1])
         for name, positions in (("q", self.q), ("k", self.k)):
             _require_integers(f"Span: {name}", positions)
         if torch.compiler.is_compiling():  # lengths are symbols in a graph and cannot be compared
@@ -70,14 +84,27 @@ class Span:
         """How many axes the positions have."""
         return 1 if self.axes_k is None else self.axes_k.shape[-1]
 
-    def select(self, queries: slice, keys: slice) -> "Span":
-        """Return the span of some of the queries and keys."""
-        axes_q = None if self.axes_q is None else self.axes_q[:, queries]
-        axes_k = None if self.axes_k is None else self.axes_k[:, keys]
-        length_q = None if self.length_q is None else self.length_q[:, queries]
-        length_k = None if self.length_k is None else self.length_k[:, keys]
-        selected = replace(self, q=self.q[:, queries], k=self.k[:, keys], axes_q=axes_q, axes_k=axes_k)
-        return replace(selected, consecutive=False, length_q=length_q, length_k=length_k)
+    def select(self, block: PairBlock) -> "Span":
+        """Return the span of some rows of the batch, queries and keys."""
+
+        def part(x: Tensor, tokens: slice) -> Tensor:
+            return x[block.batch if len(x) > 1 else slice(None), tokens]
+
+        def optional(x: Tensor | None, tokens: slice) -> Tensor | None:
+            return None if x is None else part(x, tokens)
+
+        queries, keys = block.queries, block.keys
+        return replace(
+            self,
+            q=part(self.q, queries),
+            k=part(self.k, keys),
+            consecutive=False,
+            length_q=optional(self.length_q, queries),
+            length_k=optional(self.length_k, keys),
+            axes_q=optional(self.axes_q, queries),
+            axes_k=optional(self.axes_k, keys),
+            lag=None if self.lag is None else self.lag + (queries.start or 0) - (keys.start or 0),
+        )
 
     def distance(self) -> Int[Tensor, "b i j"]:
         """Return query position - key position for every pair; it is at least 0 when the query looks back."""

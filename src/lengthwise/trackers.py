@@ -50,6 +50,10 @@ class Tracker:
     folder: str | None = None
     """The folder of its files. [default: in the results folder]"""
 
+    def to_data(self) -> dict[str, Any]:
+        """Return its name and settings, from which `tracker_of` makes an equal tracker."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
     def start(self, run: TrackedRun, results: Path) -> tuple[Any, int]:
         """Start a run, or continue the same one after a kill, also on another machine.
 
@@ -221,6 +225,12 @@ def _start(tracker: Any) -> None:
 
 
 TRACKERS: dict[str, type[Tracker]] = {tracker.name: tracker for tracker in (TensorBoard, WandB, MLflow, Trackio)}
+
+
+def tracker_of(data: Mapping[str, Any]) -> Tracker:
+    """Return the tracker that `to_data` described."""
+    settings = dict(data)
+    return TRACKERS[settings.pop("name")](**settings)
 
 
 def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]:

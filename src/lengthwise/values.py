@@ -145,6 +145,8 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
 
     `with_store`: the database has an address of its own. The messages contain nothing of the address, which may have a password.
     """
+    if not str(results).strip():
+        raise ConfigError(f"{name} has no name; give a folder")
     if not is_remote(results):
         require_no_address(name, results)
     elif re.search(r"[@?#\\]|::", results) or not results.isprintable():

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from lengthwise.analysis import Interval, over_examples, over_seeds
-from lengthwise.analysis.intervals import Method, of_scores, of_seeds, over_seeds_and_groups, over_shares, with_wilson
+from lengthwise.analysis.intervals import (
+    Method,
+    of_scores,
+    of_seeds,
+    over_seeds_and_groups,
+    over_shares,
+    sample_variance,
+    with_wilson,
+)
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.values import join_names
@@ -33,6 +41,11 @@ def test_bounds_cut_the_ends_and_not_the_half_width() -> None:
 def test_equal_seeds_have_no_width() -> None:
     interval = over_seeds([1.0, 1.0, 1.0], (0.0, 1.0))
     assert (interval.low, interval.high, interval.half_width) == (1.0, 1.0, 0.0)
+
+
+def test_the_variance_is_exact_although_the_mean_is_rounded() -> None:
+    assert sample_variance([0.1, 0.1, 0.1]) == 0.0  # the rounded mean is 0.10000000000000002
+    assert sample_variance([1e8, 1e8 + 1, 1e8 + 2]) == 1.0
 
 
 def test_one_seed_is_normal_over_its_examples() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.backends.reference import dense
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
@@ -159,7 +158,7 @@ def test_a_vector_joins_the_query_where_it_meets_the_table(columns, heads):
     torch.manual_seed(2)
     q, k, table, vector = leaf(B, H, 3, D), leaf(B, H, 7, D), leaf(heads, columns, D), leaf(H, D)
     span = Span(torch.tensor([[3, 90, 300], [0, 5, 6]]), torch.tensor([[0, 1, 2, 4, 80, 301, 999]] * B), 1000)
-    got = dense(RelativeKeyBias(table, -2, vector), q, k, span, 0.3)
+    got = RelativeKeyBias(table, -2, vector).dense(q, k, span, 0.3)
     for b, h, i, j in itertools.product(range(B), range(H), range(3), range(7)):
         column = min(max(int(span.distance()[b, i, j]) + 2, 0), columns - 1)
         torch.testing.assert_close(got[b, h, i, j], 0.3 * (q[b, h, i] + vector[h]) @ table[h % heads, column])

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.attention import BACKENDS, KVCache, Mask, no_gradients, plan
-from lengthwise.attention.tables import (
+from lengthwise.encodings import T5
+from lengthwise.forms.tables import (
     along_keys,
     by_distance,
     gather_columns,
@@ -16,7 +17,6 @@ from lengthwise.attention.tables import (
     shear,
     unshear,
 )
-from lengthwise.encodings import T5
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
@@ -98,9 +98,7 @@ def test_rows_are_sheared_and_back(queries, keys):
 
 @pytest.fixture(params=["a CPU's way", "a GPU's way"])
 def either_way(request, monkeypatch):
-    monkeypatch.setattr(
-        "lengthwise.attention.tables.scatter_is_deterministic", lambda x: request.param == "a CPU's way"
-    )
+    monkeypatch.setattr("lengthwise.forms.tables.scatter_is_deterministic", lambda x: request.param == "a CPU's way")
 
 
 @pytest.mark.usefixtures("either_way")

@@ -36,6 +36,8 @@ def test_a_device_that_cannot_be_used(here: Callable[..., Any], arguments: tuple
 def test_a_gpu_gets_the_comparison_of_its_kernels(here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lengthwise.studies.Compute.require_usable", lambda self: None)
     seen = []
-    monkeypatch.setattr("lengthwise.conformance.gpu_table.main", lambda device, json: seen.append((device, json)) or 1)
+    monkeypatch.setattr(
+        "lengthwise.conformance.gpu_table.main", lambda device, json, progress: seen.append((device, json)) or 1
+    )
     assert here("check", "--device", "cuda:1", "--json").code == 1
     assert seen == [("cuda:1", True)]

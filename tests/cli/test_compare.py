@@ -5,16 +5,17 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from lengthwise.cli import main
-from lengthwise.cli.compare import MAX_NAME_LENGTH, SETTINGS, study_of
-from lengthwise.cli.options import field_texts
+from lengthwise.cli.compare import MAX_NAME_LENGTH, Settings, study_of
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.studies import Study
+from tests.field_docs import field_docs
 
 Call = Callable[..., Any]
 
@@ -183,11 +184,21 @@ def test_options_reach_the_configurations() -> None:
     } == numbers
 
 
-def test_help_has_the_texts_of_the_fields(here: Call) -> None:
+def test_settings_are_fields_of_configurations_with_their_types_defaults_and_help() -> None:
+    owners = {f.name: (config, f) for config in (EvaluationConfig, ModelConfig, TrainingConfig) for f in fields(config)}
+    docs, hints = field_docs(Settings), get_type_hints(Settings)
+    for setting in fields(Settings):
+        config, field = owners[setting.name]
+        assert docs[setting.name] == field_docs(config)[setting.name]
+        assert hints[setting.name] == get_type_hints(config)[setting.name], setting.name
+        if setting.name not in ("steps", "batch_size"):  # smaller defaults
+            assert setting.default == field.default, setting.name
+
+
+def test_help_joins_the_lines_of_a_docstring(here: Call) -> None:
     said = " ".join(here("compare", "--help").out.replace("│", " ").split())
-    for config, names in SETTINGS.items():
-        for name in names:
-            assert field_texts(config)[name] in said, name
+    for name, text in field_docs(Settings).items():
+        assert text in said, name
 
 
 def test_the_name_of_a_comparison_says_what_is_compared() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-MODULES = ("jinja2", "json", "pickle", "socket", "sqlalchemy", "submitit", "tempfile", "torch")
+MODULES = ("jinja2", "json", "pickle", "socket", "sqlalchemy", "tempfile", "torch")
 
 STUDY = """
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig

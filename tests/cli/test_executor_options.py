@@ -1,14 +1,16 @@
 """The options of executors, which `run`, `compare` and `work` share."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from lengthwise.cli.derived_options import executor_of, executor_options
+from lengthwise.cli.options import Executors, LocalExecutors
 from lengthwise.config import EXECUTOR_CONFIGS, Inline, Local, Ray, Slurm
 from tests.cli.conftest import TINY
+from tests.field_docs import field_docs
 
 Call = Callable[..., Any]
 
@@ -17,8 +19,8 @@ Call = Callable[..., Any]
     ("words", "says"),
     [
         (["--on", "slrm"], "--on must be the name of an executor, and there is no 'slrm'; did you mean 'slurm'?"),
-        (["--on", "ray:"], "--on ray: has an empty address; write --on ray:HOST:PORT, or --on ray"),
-        (["--on", "local:x"], "--on local must have no address, got 'local:x'; write --on local"),
+        (["--on", "ray:"], "--on must be ray or ray:HOST:PORT, got 'ray:'"),
+        (["--on", "local:x"], "--on must be local, which has no address, got 'local:x'"),
         (["--slots", "3"], "--slots applies only to --on slurm, not to --on local; omit it"),
         (["--on", "inline", "--workers", "2"], "--workers applies only to --on local, not to --on inline; omit it"),
         (["--on", "slurm", "--cpus", "2"], "--cpus applies only to --on ray, not to --on slurm; omit it"),
@@ -44,20 +46,27 @@ def test_a_worker_works_here(here: Call, tmp_path: Path) -> None:
     assert "--slots" in here("run", "--help").out
 
 
-def test_no_default_is_refused_where_pydantic_is_imported(here: Call, tmp_path: Path) -> None:
-    """cyclopts then checks values by pydantic, also those of defaults. A study or a plug-in may import it."""
-    pytest.importorskip("pydantic", reason="pydantic is not installed")
-    (tmp_path / "tiny.py").write_text(TINY)
-    ran = here("run", tmp_path / "tiny.py", "--results", tmp_path / "results", "--on", "slurm", "--dry-run")
-    assert (ran.code, ran.err) == (0, "") and "#SBATCH" in ran.out
-
-
 def test_settings_of_executors() -> None:
-    names = tuple(EXECUTOR_CONFIGS)
-    assert executor_of("local", names, {"workers": 3, "slots": None, "sbatch": ()}) == Local(workers=3)
-    assert executor_of("inline", names, {}) == Inline()
-    assert executor_of("ray:10.0.0.5:6379", names, {"gpus": 0.5}) == Ray(address="10.0.0.5:6379", gpus=0.5)
-    assert executor_of("slurm", names, {"sbatch": ("qos=low",), "slots": 2}) == Slurm(slots=2, sbatch=("qos=low",))
-    assert [option.name for option in executor_options(names)] == [
-        "on", "workers", "slots", "partition", "time", "gpus", "memory", "sbatch", "cpus"
-    ]  # fmt: skip
+    assert LocalExecutors().executor() == Local()
+    assert Executors(workers=3).executor() == Local(workers=3)
+    assert Executors(on="inline").executor() == Inline()
+    assert Executors(on="ray:10.0.0.5:6379", gpus=0.5).executor() == Ray(address="10.0.0.5:6379", gpus=0.5)
+    assert Executors(on="slurm", sbatch=("qos=low",), slots=2).executor() == Slurm(slots=2, sbatch=("qos=low",))
+
+
+def test_options_are_the_settings_of_executors_with_their_help() -> None:
+    configs = {name: EXECUTOR_CONFIGS[name] for name in Executors.names}
+    docs = {name: field_docs(config) for name, config in configs.items()}
+    settings = list(dict.fromkeys(setting for of_config in docs.values() for setting in of_config))
+    assert [field.name for field in dataclasses.fields(Executors)] == ["on", *settings]
+    options, hints = field_docs(Executors), get_type_hints(Executors)
+    for name, config in configs.items():
+        assert f" {name}: {(config.__doc__ or '').lower()}" in options["on"].lower()
+        for setting, text in docs[name].items():
+            owners = " or ".join(other for other in configs if setting in docs[other])
+            sentences = text.partition(" [default:")[0]
+            assert options[setting].startswith(f"{sentences} Only with --on {owners}."), setting
+            assert (
+                get_type_hints(config)[setting] in get_args(hints[setting])
+                or get_type_hints(config)[setting] == hints[setting]
+            )

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,47 +107,6 @@ def test_a_huge_number_of_threads(here: Call, tmp_path: Path, threads: int) -> N
     ran = here(*COMPARE, "--threads", threads, "--results", tmp_path / "r")
     assert ran.code == 2
     assert f"threads must be at most 1,024, got {threads:,}" in ran.err
-
-
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
-def test_a_line_without_end(here: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.cli.lengths.MAX_LINE_BYTES", 1000)
-    ran = here("lengths", "/dev/zero")
-    assert ran.code == 2
-    assert "/dev/zero: line 1 must have at most 1,000 bytes; write one JSON object per line" in ran.err
-
-
-SIGNALLING = """
-import os, signal, time, weakref
-
-class Thing: pass
-
-thing = Thing()
-reference = weakref.ref(thing, lambda _: (os.kill(os.getpid(), signal.NUMBER), [n for n in range(1000)]))
-del thing
-time.sleep(SECONDS)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-@pytest.mark.parametrize(
-    ("number", "code", "seconds"),
-    [
-        ("SIGINT", 130, 0),
-        ("SIGTERM", 143, 30),
-        pytest.param("SIGINT", 130, 30, marks=pytest.mark.slow),
-        pytest.param("SIGTERM", 143, 0, marks=pytest.mark.slow),
-    ],
-)
-def test_an_interrupt_in_a_callback_is_not_lost(tmp_path: Path, number: str, code: int, seconds: int) -> None:
-    """Python ignores exceptions in callbacks of weak references, whether the command ends at once or would go on."""
-    file = tmp_path / "mine.py"
-    file.write_text(SIGNALLING.replace("NUMBER", number).replace("SECONDS", str(seconds)))
-    command = [sys.executable, "-m", "lengthwise", "list", "encodings", "rope", "--plugin", str(file)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == code
-    assert "Traceback" not in ran.stderr
-    assert "lengthwise: stopped; run the same command again to continue" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_weights(here, tmp_path):
     settings = json.loads((tmp_path / "tiny" / "config.json").read_text())
     ran = here("model", written(tmp_path / "tiny", {**settings, "dtype": "bfloat16"}), "--weights")
     assert ran.code == 0 and "note (weights): the weights are float32, and config.json says bfloat16" in ran.out
-    assert "the shapes of 12 parameters" in ran.out
-    assert json.loads(here("model", tmp_path / "tiny", "--weights", "--json").out)["weights"]["shapes"] == 12
+    assert "Compared with the settings: 12 parameters," in ran.out
+    assert json.loads(here("model", tmp_path / "tiny", "--weights", "--json").out)["weights"]["parameters"] == 12
     assert json.loads(here("model", tmp_path / "tiny", "--json").out)["weights"] is None
 
 

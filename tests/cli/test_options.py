@@ -1,9 +1,8 @@
 """Options that several commands share."""
 
 import pytest
-from cyclopts import App
 
-from lengthwise.cli.options import option_class, split_names
+from lengthwise.cli.options import split_names
 
 
 @pytest.mark.parametrize(
@@ -20,30 +19,3 @@ from lengthwise.cli.options import option_class, split_names
 )
 def test_words(listed, found):
     assert split_names(listed) == found
-
-
-@option_class
-class Greeting:
-    name: str = "you"
-    """Whom to greet,
-    in one line.
-
-    This paragraph is about the field in Python.
-    """
-    loud: bool = False
-    """Whether to shout."""
-
-
-def test_the_fields_of_a_class_are_options_with_their_docstrings_as_help(capsys: pytest.CaptureFixture[str]) -> None:
-    app = App(result_action="return_value")
-
-    @app.default
-    def greet(*, greeting: Greeting = Greeting()) -> Greeting:  # noqa: B008
-        return greeting
-
-    assert app(["--name", "her", "--loud"]) == Greeting(name="her", loud=True)
-    assert app([]) == Greeting()
-    app(["--help"])
-    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Whom to greet, in one line." in said
-    assert "This paragraph" not in said

@@ -12,13 +12,14 @@ import pytest
 
 from lengthwise.cli import main
 from lengthwise.cli.app import COMMANDS
-from lengthwise.cli.export import COMMANDS as EXPORTS
 from lengthwise.encodings import ENCODINGS
-from lengthwise.plugins import PluginError, error_in_user_file, load_plugins, loaded_plugins, plugins
+from lengthwise.errors import error_in_user_file
+from lengthwise.plugins import PluginError, load_plugins, loaded_plugins, plugins
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 from lengthwise.user_classes import defined_in, shortened
+from lengthwise.validation import from_json
 
 Call = Callable[..., Any]
 
@@ -113,18 +114,18 @@ def one_line(ran: Any, says: str) -> None:
     assert "bug in lengthwise" not in ran.err
 
 
-def one_line_of_a_class(ran: Any, says: str, file: str) -> None:
+def one_line_of_a_class(ran: Any, says: str) -> None:
     """The error is raised in lengthwise, because a class does not do what its base class asks for."""
     assert ran.code == 2
     assert ran.err.startswith(f"lengthwise: {says}")
-    assert f"a class in {file} may not follow its base class" in ran.err
+    assert "a class of your plug-in may not follow its base class" in ran.err
     assert ran.err.count("\n") == 1
 
 
 def test_every_command_has_the_option(here: Call) -> None:
-    groups = [*(("export", part) for part in EXPORTS), ("probe", "recency")]
-    for words in (*((verb,) for verb in COMMANDS if verb not in ("export", "probe")), *groups):
+    for words in (*((verb,) for verb in COMMANDS), ("export", "scores"), ("probe", "recency")):
         assert "--plugin" in here(*words, "--help").out, words
+    assert "Did you mean --plugin?" in here("list", "encodings", "--plugn", "mine.py").err
 
 
 def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:
@@ -192,7 +193,9 @@ def test_plug_ins_that_cannot_be(here: Call, own: Path, text: str, says: str) ->
 def test_paths_that_are_no_plug_in(here: Call, own: Path) -> None:
     one_line(here("list", "tasks", "--plugin", "mien.py"), "there is no file mien.py; did you mean 'mine.py'?")
     one_line(here("list", "tasks", "--plugin", "."), ". is a folder; name a plug-in file in it: mine.py")
-    one_line(here("list", "tasks", "--plugin", ""), "Give a Python file or a module")
+    one_line(
+        here("list", "tasks", "--plugin", ""), "the plug-in's path is empty; give the path of a plug-in, a Python file"
+    )
     (own / "other.py").write_text(OWN)
     ran = here("list", "tasks", "--plugin", "mine.py", "--plugin", "other.py")
     one_line(
@@ -308,7 +311,7 @@ def test_a_metric_that_is_a_name_and_a_unit_that_is_none(here: Call, own: Path, 
 def test_an_attribute_that_init_leaves_out(here: Call, own: Path) -> None:
     (own / "mine.py").write_text(OWN.replace('super().__init__("0123456789")', "pass"))
     ran = here("sample", "largest", "--plugin", "mine.py")
-    one_line_of_a_class(ran, "AttributeError: 'Largest' object has no attribute '", "mine.py")
+    one_line_of_a_class(ran, "AttributeError: 'Largest' object has no attribute '")
 
 
 @pytest.mark.medium
@@ -463,15 +466,20 @@ def test_a_class_in_a_neighbour_of_the_study(here: Call, own: Path) -> None:
 def test_a_file_edited_while_its_study_is_at_work_stops_the_worker(own: Path) -> None:
     from lengthwise.config import ConfigError
     from lengthwise.studies import load
-    from lengthwise.studies.worker import require_same_keys
+    from lengthwise.studies.spec import Spec, classes_listed, own_classes
 
     (own / "study.py").write_text(OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
-    runs = {run.key: run for run in load(own / "study.py").runs}
-    require_same_keys(runs)
+    found = own_classes(load(own / "study.py"))
+    spec = from_json(Spec, Spec(store="", study="mine", results="", own_classes=found).to_json())
+    with classes_listed(spec):
+        assert "Windowed" in listed()["encoding"]
+    assert "Windowed" not in listed()["encoding"]
     (own / "study.py").write_text("# a comment" + OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
-    edited = load(own / "study.py").runs
-    with pytest.raises(ConfigError, match="the file of Windowed changed while the study was running"):
-        require_same_keys(dict(zip(runs, edited, strict=True)))
+    with (
+        pytest.raises(ConfigError, match="the file of Windowed changed while the study was running"),
+        classes_listed(spec),
+    ):
+        raise AssertionError
 
 
 @pytest.mark.slow
@@ -519,7 +527,7 @@ def test_a_neighbour_may_be_imported_when_a_function_runs(
     assert ran.code == 0, ran.err
 
 
-def test_a_module_that_was_run_is_found_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_a_package_is_found_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main = types.ModuleType("__main__")
     main.__file__ = str(own / "mine.py")
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -527,6 +535,11 @@ def test_a_module_that_was_run_is_found_by_its_name(own: Path, monkeypatch: pyte
     assert defined_in(main.Run) == str(own / "mine.py")
     main.__spec__ = types.SimpleNamespace(name="package.mine", parent="package")  # type: ignore[assignment]
     assert defined_in(main.Run) == "package.mine"
+    imported = types.ModuleType("package.mine")
+    imported.__file__, imported.__package__ = main.__file__, "package"
+    monkeypatch.setitem(sys.modules, "package.mine", imported)
+    exec("from lengthwise.encodings import NoPE\nclass Imported(NoPE): pass", imported.__dict__)
+    assert defined_in(imported.Imported) == "package.mine"
 
 
 def test_what_a_task_says_of_itself_fails_its_runs_alone(here: Call, own: Path) -> None:
@@ -625,7 +638,7 @@ def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Pa
 
 def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
     (own / "mine.py").write_text(OWN.replace('unit = "digits"', 'unit, kinds = "digits", 5'))
-    one_line_of_a_class(here("sample", "largest", "--length", 3, "--plugin", "mine.py"), "TypeError: ", "mine.py")
+    one_line_of_a_class(here("sample", "largest", "--length", 3, "--plugin", "mine.py"), "TypeError: ")
 
 
 def test_a_plugin_that_changes_the_folder_does_not_move_the_results(here: Call, own: Path) -> None:

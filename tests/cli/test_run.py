@@ -1,15 +1,15 @@
 """`lengthwise run`: what it prints."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from lengthwise.cli import main
 from lengthwise.cli.progress import Lines
+from lengthwise.cli.study_progress import StudyProgress
 from lengthwise.config import EvaluationConfig, TrainingConfig
 from lengthwise.studies import Study, grid
-from lengthwise.studies.events import Begun, Counted, Done, Failed, Started
+from lengthwise.studies.events import Begun, Counted, Done, Failed, Note, Started
 
 
 def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:
@@ -23,41 +23,32 @@ def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None
     assert "FIRE-S" in (finished / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_counter_of_ended_runs_repeats_and_skips_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(
         name="tiny",
         runs=grid(["nope"], ["copy"], 6, training=TrainingConfig(train_length=4)),
         evaluation=EvaluationConfig(lengths=(4,)),
     )
-    keys = [run.key for run in study.runs]
-
-    def numbers(others: int, *events: str | int) -> list[str]:
-        """`start 0`, `done 0` and `failed 0` are events of the run 0; a number counts the ended runs of all calls."""
-        show = Lines(study, Path("results"))
-        show(
-            Begun(
-                total=6, counts={"pending": 6 - others, "running": 0, "done": others, "failed": 0}, workers=2, costs={}
-            )
-        )
-        for event in events:
-            if isinstance(event, int):
-                show(Counted(counts={"pending": 0, "running": 6 - event, "done": event, "failed": 0}, waiting=False))
-                continue
-            word, key = event.split()[0], keys[int(event.split()[1])]
-            show(
-                Started(key=key, what="train")
-                if word == "start"
-                else Failed(key=key, error="no")
-                if word == "failed"
-                else Done(key=key, scores=(), seconds=1)
-            )
-        return re.findall(r"^\[(\d)/6\]", capsys.readouterr().err, re.MULTILINE)
-
-    started = [f"start {n}" for n in range(3)]
-    assert numbers(3, *started, 4, 5, "done 0", 5, "failed 1", 6, "done 2") == ["4", "5", "6"]
-    assert numbers(3, *started, 6, "done 0", 6, "done 1", 6, "done 2") == ["4", "5", "6"]
-    assert numbers(3, *started, "done 0", "done 1", 5, "done 2") == ["4", "5", "6"]
-    assert numbers(0, *started, 1, "done 0", 4, "done 1", 6, "done 2") == ["1", "3", "6"], "another call has three runs"
+    first, second, *_ = (run.key for run in study.runs)
+    counts = {"pending": 3, "running": 0, "done": 3, "failed": 0}
+    show = StudyProgress(study, "results", Lines())
+    show(Begun(total=6, counts=counts, workers=2, costs={}, seconds=100))
+    show(Started(key=first, what="train"))
+    show(Started(key=second, what="evaluate", where="node1"))
+    show(Done(key=first, scores=((4, 0.5),), seconds=1))
+    for _ in range(2):
+        show(Counted(counts={"pending": 0, "running": 1, "done": 5, "failed": 0}, waiting=True))
+    show(Note(key=second, text="a note"))
+    show(Failed(key=second, error="no"))
+    assert capsys.readouterr().err.splitlines() == [
+        "tiny: 6 runs, 3 of them already done; 2 workers, results in results; this takes about 1 min 40 s",
+        "NoPE, Copy, seed 0: starts",
+        "NoPE, Copy, seed 1 on node1: is already trained, evaluating new lengths",
+        "[4/6] NoPE, Copy, seed 0: done in 1 s; exact match 0.5 at 4",
+        "waiting for 1 run of another command",
+        "NoPE, Copy, seed 1 on node1: a note",
+        "[5/6] NoPE, Copy, seed 1 on node1: failed: no",
+    ]
 
 
 @pytest.mark.parametrize(

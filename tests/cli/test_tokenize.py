@@ -78,7 +78,7 @@ def test_what_cannot_be_prepared(here: Call, source: Path, tmp_path: Path) -> No
         (["postgresql://u:p@h/d", "--output", tmp_path / "o"], "must be a folder on this machine"),
         ([tmp_path / "gone", "--dry-run"], "there is no file or folder"),
         ([tmp_path, "--verify"], "is not a prepared corpus"),
-        (["--outptu", "x"], "There is no option --outptu"),
+        (["--outptu", "x"], "Unknown option: --outptu. Did you mean --output?"),
     ]  # fmt: skip
     for words, says in cases:
         ran = here("tokenize", *words)

@@ -116,7 +116,7 @@ def test_copies_need_no_arguments(instance):
 
 @pytest.mark.parametrize("make", [*ENCODINGS], ids=lambda make: make.__name__)
 def test_copies_of_encodings_are_equal(make):
-    encoding = make(**from_context(make, make.nominal_sizes({})))
+    encoding = make(**from_context(make, make.nominal({name: p.default for name, p in settings_of(make).items()})[0]))
     for other in (copy.copy(encoding), copy.deepcopy(encoding), pickle.loads(pickle.dumps(encoding))):
         assert repr(other) == repr(encoding)
         assert other.init_arguments == encoding.init_arguments

@@ -11,6 +11,7 @@ from lengthwise.config import (
     EvaluationConfig,
     ModelConfig,
     Run,
+    StopWhenLearned,
     TrainingConfig,
     alternate,
     choose,
@@ -65,11 +66,16 @@ def test_every_field_of_a_run_is_in_its_identity():
     data = run(
         model=normed,
         training=TrainingConfig(
-            train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2), precision="bfloat16", data_seed=0
+            train_length=8,
+            positions=choose(Shift),
+            curriculum=Curriculum(length=2),
+            precision="bfloat16",
+            data_seed=0,
+            stop=StopWhenLearned(score=0.9),
         ),
     ).identity()
     other = TrainingConfig(
-        train_length=8, train_examples=100, precision="float32", data_seed=1
+        train_length=8, train_examples=100, precision="float32", data_seed=1, stop=StopWhenLearned(score=0.5)
     )  # it takes no curriculum
     fixed = run(model=normed, training=other).identity()
     assert set(run(parent=run()).identity()) == {f.name for f in dataclasses.fields(Run)} == set(data) | {"parent"}

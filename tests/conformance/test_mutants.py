@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.reference import Reference
 from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, cases
 from lengthwise.encodings import (
@@ -30,7 +29,7 @@ from lengthwise.encodings import (
     RoPE,
     Sinusoidal,
 )
-from lengthwise.forms import AttentionModifiers, DenseBias, Rotation, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, DenseBias, Rotation, ToeplitzBias, biases
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -558,9 +557,9 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
     make: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all agree with the reference, plain numbers alone can find it; causal attention never does."""
-    right = reference.column
+    right = biases.column
     monkeypatch.setattr(
-        reference,
+        biases,
         "column",
         lambda distance, *table: (right(distance, *table) - (distance < 0).long()).clamp(min=0),
     )

@@ -168,21 +168,12 @@ class TestBadInput:
     def test_missing(self, tmp_path):
         self.refused(tmp_path / "no", "*", "there is no text at", str(tmp_path / "no"), "give")
 
-    def test_below_a_file(self, tmp_path):
-        (tmp_path / "a").write_bytes(b"xx")
-        self.refused(tmp_path / "a" / "b", "*", "text", str(tmp_path / "a" / "b"))
-
-    @pytest.mark.parametrize("path", ["", "  "])
-    def test_no_path(self, path):
-        self.refused(path, "*", "the text must be a file, a folder")
+    def test_no_path(self):
+        self.refused(" ", "*", "the text must be a file, a folder")
 
     def test_empty_file(self, tmp_path):
         (tmp_path / "a").touch()
         self.refused(tmp_path / "a", "*", "is empty", "give more")
-
-    def test_a_single_byte(self, tmp_path):
-        (tmp_path / "a").write_bytes(b"x")
-        self.refused(tmp_path / "a", "*", "single byte")
 
     def test_a_folder_of_empty_files(self, tmp_path):
         folder(tmp_path, a=b"", b=b"")
@@ -192,7 +183,7 @@ class TestBadInput:
         folder(tmp_path, a=b"x")
         self.refused(tmp_path, "*.txt", "no file in", "'*.txt'", "change the glob")
 
-    @pytest.mark.parametrize("glob", ["", "/etc/*", "../*"])
+    @pytest.mark.parametrize("glob", ["", "../*"])
     def test_a_glob_that_leads_elsewhere(self, tmp_path, glob):
         folder(tmp_path, inner__a=b"x", b=b"y")
         self.refused(tmp_path / "inner", glob, "the glob", repr(glob))

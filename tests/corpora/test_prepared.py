@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError
 from lengthwise.corpora import shards
@@ -99,8 +97,6 @@ def test_another_tokenizer_is_refused(corpus: Path) -> None:
             "has the format 'lengthwise corpus 9', but this version of lengthwise reads",
         ),
         ({"bos": 3}, "is damaged: its checksum is not that of its content"),
-        ({"more": 1}, "is damaged: its checksum is not that of its content"),
-        ({"checksum": None}, "is damaged: its checksum is not that of its content"),
     ],
 )
 def test_a_changed_manifest(corpus: Path, change: dict[str, Any], says: str) -> None:
@@ -120,15 +116,6 @@ def test_the_identity_does_not_depend_on_the_format_of_the_manifest(tmp_path: Pa
         == read_manifest(tmp_path / "corpus").sha256
         == ("b2d1ada259e38cfa607762cccbf15b7593ffa1f771e8f898c2752a81f402c587")
     )
-
-
-@given(data=st.binary(max_size=60))
-def test_any_bytes_as_a_manifest(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    (folder / "manifest.json").write_bytes(data)
-    with pytest.raises(ConfigError) as caught:
-        read_manifest(folder)
-    assert "\n" not in str(caught.value)
 
 
 def test_pages_are_released(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

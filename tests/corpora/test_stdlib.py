@@ -1,4 +1,3 @@
-import hashlib
 import os
 import sys
 import sysconfig
@@ -119,18 +118,12 @@ def test_the_second_time_comes_from_the_cache(tiny, monkeypatch):
     assert source_of(stdlib.read(("source",))[1]).keys() == {"source/a.py", "source/p/b.py"}
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "garbage", "nothing but a hash"])
+@pytest.mark.parametrize("damage", ["cut", "garbage"])
 def test_a_damaged_cache_is_made_again(tiny, tmp_path, damage):
     first = stdlib.read(stdlib.DOMAINS)
     (file,) = (tmp_path / "cache").iterdir()
     good = file.read_bytes()
-    flipped = bytearray(good)
-    flipped[len(good) // 2] ^= 1
-    bad = {
-        "cut": good[:-7], "flip": bytes(flipped), "empty": b"", "garbage": b"\x80\n[]\n\xff",
-        "nothing but a hash": hashlib.sha256(b"").hexdigest().encode() + b"\n",
-    }[damage]  # fmt: skip
-    file.write_bytes(bad)
+    file.write_bytes(good[:-7] if damage == "cut" else b"\x80\n[]\n\xff")
     assert stdlib.read(stdlib.DOMAINS) == first
     assert file.read_bytes() == good
     assert [f.name for f in file.parent.iterdir()] == [file.name]  # nothing left lying
@@ -178,17 +171,3 @@ def test_a_python_without_its_manual_says_so(tiny, monkeypatch):
     with pytest.raises(ConfigError, match=r"lacks pydoc_data/topics.py"):
         stdlib.read(stdlib.DOMAINS)
     assert stdlib.read(("source",))
-
-
-def test_a_file_that_cannot_be_read_is_named(tiny, monkeypatch):
-    real = Path.read_bytes
-
-    def denied(self):
-        if self.name == "a.py":
-            raise PermissionError(13, "Permission denied")
-        return real(self)
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
-    with pytest.warns(UserWarning, match="left out of the built-in text: .*a.py: Permission denied"):
-        parts = stdlib.extract(tiny, stdlib.modules(tiny))
-    assert source_of(parts).keys() == {"docstrings/p/b.py", "source/p/b.py"}

@@ -1,7 +1,6 @@
 """GLUE and SuperGLUE: their published files, and the texts of T5."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -189,9 +188,7 @@ def test_superglues_own_files_give_the_same_examples(tmp_path: Path) -> None:
         ),
     }
     for folder, rows in own.values():
-        with zipfile.ZipFile(tmp_path / f"{folder}.zip", "w") as archive:
-            archive.writestr(f"{folder}/train.jsonl", lines(rows))
-            archive.writestr(f"{folder}/val.jsonl", lines(rows))
+        write(tmp_path / folder, train=rows, val=rows)
     expected = {
         "boolq": [("boolq passage: p question: q", "True", "")],
         "cb": [("cb hypothesis: H. premise: P.", "neutral", "")],

@@ -1,14 +1,13 @@
-"""Reading SCROLLS' published files: folders and archives, their oddities, and files that are something else."""
+"""Reading SCROLLS' published files, their oddities, and files that are something else."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lengthwise.corpora.sources import rows
-from lengthwise.downstream import records, scrolls
+from lengthwise.downstream import scrolls
 from lengthwise.downstream.examples import Example
 from lengthwise.downstream.scrolls import SCROLLS, open_examples, scrolls_average
 from lengthwise.values import ConfigError
@@ -32,25 +31,10 @@ def write(folder: Path, train: str, validation: str) -> Path:
     return folder
 
 
-def archive(file: Path, prefix: str) -> Path:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
-        for name in ("train", "validation"):
-            target.writestr(f"{prefix}{name}.jsonl", lines(ROWS))
-    return file
-
-
-@pytest.mark.parametrize("form", ["folder", "parent", "archive", "archive with a folder", "folder of archives"])
-def test_every_published_form_gives_the_same_examples(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("inner", ["", "qasper"])
+def test_the_examples_of_published_files(tmp_path: Path, inner: str) -> None:
     path = tmp_path / "data"
-    if form == "folder":
-        write(path, lines(ROWS), lines(ROWS))
-    elif form == "parent":
-        write(path / "qasper", lines(ROWS), lines(ROWS))
-    elif form == "folder of archives":
-        path.mkdir()
-        archive(path / "qasper.zip", "qasper/")
-    else:
-        archive(path, "qasper/" if form.endswith("folder") else "")
+    write(path / inner, lines(ROWS), lines(ROWS))
     examples = open_examples("qasper", str(path))
     assert [examples.example("train", n) for n in range(examples.count("train"))] == [
         Example(row["input"], (row["output"],), row["id"]) for row in ROWS
@@ -120,35 +104,20 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
         open_examples("qasper", str(tmp_path))
 
 
-def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "text.txt").write_text("no archive", encoding="utf-8")
-    (tmp_path / "qmsum").mkdir()
-    (tmp_path / "qmsum" / "train.jsonl").mkdir()
-    archive(tmp_path / "other.zip", "quality/")
-    whole = archive(tmp_path / "whole.zip", "")
-    (tmp_path / "half.zip").write_bytes(whole.read_bytes()[:-30])
-    damaged = bytearray(whole.read_bytes())
-    damaged[45:60] = bytes(15)
-    (tmp_path / "damaged.zip").write_bytes(damaged)
+    (tmp_path / "qasper.zip").write_bytes(b"PK")
     cases = {
-        "missing": "there is no folder or zip archive",
-        "empty": r"has no file train.jsonl; expected one of: train.jsonl, qmsum/train.jsonl, qmsum.zip",
-        "qmsum": "has no file train.jsonl",
-        "text.txt": "must be a folder or a zip archive",
-        "half.zip": "must be a folder or a zip archive",
-        "other.zip": "has no file train.jsonl or qmsum/train.jsonl; its files are: quality/train.jsonl",
-        "damaged.zip": "cannot be read: .*; copy it again",
+        "missing": "missing does not exist; name the folder with the file train.jsonl",
+        "empty": r"has no file train.jsonl; expected one of: train.jsonl, qmsum/train.jsonl \(unzip",
+        "qasper.zip": r"qasper.zip is a file; name the folder with the file train.jsonl \(unzip an archive first\)",
     }
     for name, problem in cases.items():
         with pytest.raises(ConfigError, match=problem) as error:
             open_examples("qmsum", str(tmp_path / name))
         assert "\n" not in str(error.value)
-    monkeypatch.setattr(records, "MAX_UNPACKED", 100)
-    with pytest.raises(ConfigError, match="more than 100 bytes; unpack the archive"):
-        open_examples("qmsum", str(whole))
     with pytest.raises(ConfigError, match="no data set 'qasperr'; did you mean 'qasper'"):
-        open_examples("qasperr", str(whole))
+        open_examples("qasperr", str(tmp_path))
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from lengthwise import attend
 from lengthwise.attention import KVCache, Mask, TokenInfo, plan
-from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.config import ConfigError, ModelConfig, alternate, choose
 from lengthwise.encodings import (
     ENCODINGS,
@@ -169,9 +168,9 @@ def span(axes: Tensor) -> Span:
 def test_blocks_of_queries_keep_their_axes() -> None:
     whole, mask, encoding = span(GRID), Mask(TOKENS, TOKENS), MRoPE(head_dim=16)
     modifiers, q, k, v = modifiers_of(encoding, whole), *qkv()
-    slices = list(query_blocks(mask, 3))
     rows = []
-    for (queries, keys), (_, part) in zip(slices, slice_modifiers(modifiers, whole, slices), strict=True):
+    for block in mask.query_blocks(3):
+        (_, queries, keys), part = block, whole.select(block)
         assert torch.equal(part.axes_q, GRID[:, queries]) and torch.equal(part.axes_k, GRID[:, keys])
         part_mask = Mask(queries.stop - queries.start, keys.stop - keys.start)
         attend_part = plan(modifiers_of(encoding, part), part, part_mask, q, backend="reference")

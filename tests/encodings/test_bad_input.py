@@ -41,6 +41,7 @@ from lengthwise.encodings import (
     XPos,
     YaRN,
 )
+from lengthwise.encodings.contract import features_of
 
 CONTEXT = {"num_heads": 4, "head_dim": 16, "d_model": 64, "train_length": 16}
 
@@ -300,7 +301,8 @@ def test_inputs_that_cannot_be(make: Any, x: Any, words: str) -> None:
     if made.acts_on_embedding():
         refused(words, made.embed, x, torch.zeros(1, 2).long())
     else:
-        refused(words, made.features, x)
+        with pytest.raises(ConfigError, match=f"{make.__name__}: .*{words}"):
+            inspect.unwrap(features_of)(made, x)
 
 
 @pytest.mark.parametrize("make", [Learned, Sinusoidal], ids=lambda make: make.__name__)

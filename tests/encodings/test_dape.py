@@ -5,7 +5,6 @@ import torch
 
 from lengthwise import attend
 from lengthwise.attention import TokenInfo
-from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import DAPE
 from lengthwise.span import Span
@@ -38,7 +37,7 @@ def test_the_bias_is_the_bases_own(base: str) -> None:
     span, nothing = Span(at, at, 2001), torch.zeros(2, 2, 4, 1, dtype=torch.float64)
     (term,) = dape.base.modifiers(span).terms
     seen = torch.ones(4, 4, dtype=torch.bool).tril()
-    wanted = reference.dense(term, nothing, nothing, span, 1.0)
+    wanted = term.dense(nothing, nothing, span, 1.0)
     torch.testing.assert_close(dape.bias(span)[..., seen], wanted[..., seen], atol=1e-12, rtol=0)
 
 

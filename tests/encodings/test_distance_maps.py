@@ -9,7 +9,7 @@ from lengthwise.attention import TokenInfo
 from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import DCA, ENCODINGS, STRING, ReRoPE, RoPE, SelfExtend
-from lengthwise.encodings.distance_map import DistanceMap
+from lengthwise.encodings.distance_maps import DistanceMap
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 

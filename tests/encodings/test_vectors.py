@@ -57,7 +57,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [*SCRIPTS, VECTORS / "shared.py"], ids=lambda path: path.stem)
 def test_a_script_imports_only_the_standard_library(script: Path) -> None:
     names = set()
     for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
@@ -65,7 +65,7 @@ def test_a_script_imports_only_the_standard_library(script: Path) -> None:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names.add(node.module or ".")
-    assert names <= {"cmath", "decimal", "json", "math"}
+    assert names <= {"cmath", "decimal", "json", "math", "shared"}
 
 
 @pytest.mark.parametrize("name", ["torch", "lengthwise", "numpy"])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from lengthwise.cli.options import field_texts
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import ENCODINGS, Learned, NoPE, RoPE, Sinusoidal
@@ -17,6 +16,7 @@ from lengthwise.models.mixers import block_class
 from lengthwise.models.mixers.rwkv4 import weighted_mean
 from lengthwise.positions import Randomized
 from lengthwise.tasks import Copy
+from tests.field_docs import field_docs
 
 CASES = json.loads((Path(__file__).parent.parent / "vectors" / "mixers.json").read_text(encoding="utf-8"))["cases"]
 TOKENS = 150  # more than two chunks of every mixer that has chunks
@@ -268,7 +268,7 @@ def test_settings_of_a_mixer(mixer):
 
 @mixers
 def test_help_and_documentation_name_every_mixer(mixer):
-    assert f"{mixer}" in field_texts(ModelConfig)["mixer"]
+    assert f"{mixer}" in field_docs(ModelConfig)["mixer"]
     page = (Path(__file__).parents[2] / "docs" / "mixers.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{mixer}` |"))
     assert row.endswith(f"| {', '.join(MIXERS[mixer].encodings)} |")

@@ -236,7 +236,7 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         capfd, "tiny", *SMALL[:-2], "--tasks", ""
     )
     assert "lengthwise: --targets must be from 1 to" in refused(capfd, "tiny", *SMALL, "--targets", "0")
-    assert "name is empty; name a model's folder" in refused(capfd, "", *SMALL)
+    assert ". has no config.json" in refused(capfd, "", *SMALL)
     assert "--max-minutes must be more than 0" in refused(capfd, "tiny", *SMALL, "--max-minutes", "0")
     assert "measure one model per call" in refused(capfd, "tiny", "tiny", *SMALL)
     assert "no folder" in refused(capfd, "tiny", *SMALL, "--page", "no/page.html")

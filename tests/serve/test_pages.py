@@ -1,5 +1,7 @@
 """The pages, as a client gets them."""
 
+import json
+import math
 import re
 import shutil
 import time
@@ -9,10 +11,10 @@ from typing import Any
 import pytest
 
 from lengthwise.report import render
-from lengthwise.serve import app, snapshots
+from lengthwise.serve import app, pages, snapshots
 from lengthwise.serve.comparison import MOST
 from lengthwise.serve.pages import ROWS
-from lengthwise.serve.snapshots import Watcher
+from lengthwise.serve.snapshots import Pace, Watcher
 from lengthwise.store import Store, open_results
 
 from .conftest import EVIL, WORKER, add_study, advance, finish, key
@@ -47,6 +49,7 @@ def test_a_study_with_its_runs(client: Any) -> None:
     assert re.search(r"running on \S+ 100 of 1,000 1\.433 – –", rows[3])
     assert "waiting – – – –" in rows[4]
     assert 'href="/report?study=first"' in page
+    assert "page=" not in page, "all runs are on one page"
 
 
 def test_the_curves_of_chosen_runs_of_several_studies(client: Any, store: Store) -> None:
@@ -55,6 +58,7 @@ def test_the_curves_of_chosen_runs_of_several_studies(client: Any, store: Store)
     assert "Training loss of the chosen runs" in page
     assert page.count(" checked>") == 1, "the other run belongs to another study"
     assert f'href="/compare?runs={key(1, 0)}%2C{trained}"' in page
+    eventually(client, "/study?name=second", 'href="/report?study=second"')
 
 
 def test_a_filter_finds_runs_with_all_words(client: Any) -> None:
@@ -67,7 +71,8 @@ def test_many_runs_have_several_pages(client: Any, store: Store) -> None:
     add_study(store, "many", 3, ROWS + 1)
     page = eventually(client, "/study?name=many&page=2&words=copy", "page 2 of 2")
     assert re.findall(r'<tr id="run-(\w+)"', page) == [key(3, ROWS)]
-    assert "page=1" in page
+    assert 'page=1"' in page
+    assert 'page=2"' in client.get("/study?name=many").text
     for wrong in ("0", "99", "x", "-1", "9" * 99, "²"):
         assert "page" in client.get(f"/study?name=many&page={wrong}").text
 
@@ -88,6 +93,13 @@ def test_runs_side_by_side(client: Any, store: Store) -> None:
     assert rows["encoding.is"] == "NoPE FIRE NoPE NoPE"
     assert "training.steps" not in rows, "all have the same one"
     assert rows["versions.torch"] == "2.0 2.0 2.0 –"
+
+
+def test_a_share_is_drawn_from_0_to_1_with_space_around_the_lengths(watcher: Watcher) -> None:
+    (group,) = pages.compare(watcher, watcher.snapshot(), [key(1, 0)])["groups"]
+    chart = json.dumps(group["chart"].data)
+    assert '"domain": [-0.03, 1.03]' in chart
+    assert f'"domain": [{8 / 2**0.3}, {16 * 2**0.3}]' in chart
 
 
 def test_different_tasks_and_questions_are_not_one_chart(client: Any, store: Store) -> None:
@@ -163,6 +175,25 @@ def test_the_remaining_time_follows_from_the_steps(client: Any, store: Store) ->
     assert re.search(r"step 500 of 1,000, [\d.]+ s left", page)
 
 
+def test_the_speed_of_a_run_follows_from_its_newest_steps() -> None:
+    pace = Pace()
+    for now, step in [(0.0, 100), (10.0, 200), (15.0, 200)]:
+        pace.add(now, step)
+    assert pace.steps_per_second == 10.0, "the time since the last step does not count"
+    pace.add(130.0, 800)
+    assert pace.steps_per_second == 5.0, "over the last 120 seconds and the point before them"
+    pace.add(140.0, 400)
+    assert pace.steps_per_second == 0.0, "another worker continues from a checkpoint"
+
+
+def test_the_reading_takes_at_most_a_fifth_of_the_time(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[int] = []
+    start = time.monotonic()
+    monkeypatch.setattr(watcher, "_refresh", lambda: (readings.append(1), time.sleep(0.05)))
+    time.sleep(0.6)
+    assert 1 <= len(readings) <= 1 + (time.monotonic() - start) / 0.25
+
+
 def test_a_store_that_is_gone_is_read_again_when_it_is_back(client: Any, store: Store, folder: Path) -> None:
     store.close()
     away = folder.rename(folder.with_name("away"))
@@ -190,6 +221,22 @@ def test_the_reading_pauses_while_nobody_looks(
     monkeypatch.setattr(watcher, "_refresh", read)
     advance(store, key(1, 3), 600)
     eventually(client, "/", "600 of 1,000", 30.0)
+
+
+def test_rows_of_unchanged_runs_are_read_once(watcher: Watcher, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "REMEMBERED_SECONDS", math.inf)
+    queries: list[int] = []
+
+    def read(what: str) -> None:
+        runs = pages.activities(watcher.snapshot(), [key(1, 3)])
+        watcher.remembered(runs, what, lambda store: queries.append(runs[0].step))
+
+    read("curve"), read("curve"), read("scores"), read("curve")
+    assert queries == [100, 100]
+    advance(store, key(1, 3), 500)
+    watcher._refresh()
+    read("curve")
+    assert queries == [100, 100, 500]
 
 
 def test_the_full_report_is_rendered_again_when_the_rows_have_changed(

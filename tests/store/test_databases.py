@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
-from lengthwise.store import Store, databases, open_store
+from lengthwise.store import Store, StoreError, databases, open_store, schema
 from lengthwise.store.databases import DATABASES, SQLite
-from lengthwise.store.databases.base import Database
 
 FOLDER = Path(databases.__file__).parent
 
@@ -29,9 +29,17 @@ def test_another_database_is_one_class_and_one_line(tmp_path: Path, monkeypatch:
         assert [row.name for row in store.studies()] == ["s"]
 
 
-def test_a_database_without_a_method_is_refused() -> None:
-    class Half(Database):
-        drivers = ("half",)
-
-    with pytest.raises(TypeError, match=r"abstract class Half .*begin_reading.*now"):
-        Half("half", "half://", 1.0)  # type: ignore[abstract]
+@pytest.mark.parametrize(
+    ("revision", "shown", "fix"),
+    [("7", "7", "upgrade lengthwise"), ("x\ny", "x\\ny", "use the version of lengthwise that wrote it")],
+)
+def test_another_revision_is_refused(store: Store, where: str, revision: str, shown: str, fix: str) -> None:
+    change = update(schema.version).values(version_num=revision)
+    with store._database.engine.begin() as connection:
+        assert connection.execute(change).rowcount == 1
+    for create in (True, False):
+        with pytest.raises(StoreError) as refused:
+            open_store(where, create)
+        assert str(refused.value).endswith(
+            f"has revision {shown} of the tables, but this lengthwise reads only revision 1; {fix}, or give another folder"
+        )

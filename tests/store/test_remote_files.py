@@ -220,9 +220,7 @@ def test_a_kill_at_any_moment(flaky: str, machine: Machine, machine_after: str) 
     raise AssertionError("the number of operations is larger than expected")
 
 
-@pytest.mark.parametrize(
-    "error", [ConnectionError("reset"), TimeoutError(), OSError(5, "timed out"), RuntimeError("503")]
-)
+@pytest.mark.parametrize("error", [OSError(5, "timed out"), RuntimeError("503")])
 def test_a_network_failure(flaky: str, machine: Machine, error: Exception) -> None:
     a = machine("a", flaky)
     save(a, 10, 20)
@@ -305,8 +303,6 @@ def test_errors_are_explained(flaky: str, machine: Machine, error: Exception, me
             r"s4://bucket/x cannot be a results folder \(Protocol not known: s4.*; write an address such as",
         ),
         ("memory://", "memory:// cannot be a results folder .it has no bucket or folder"),
-        ("file:///", "file:// cannot be a results folder .it has no bucket or folder"),
-        ("reference://x", "reference://x cannot be a results folder .*missing 1 required"),
         ("file:///proc/version/x", r"cannot hold the files of runs \(.*; correct the address"),
     ],
 )
@@ -316,7 +312,7 @@ def test_addresses_that_cannot_be_used(address: str, message: str, tmp_path: Pat
     assert not isinstance(caught.value, StoreUnreachable), "a worker would wait for an hour"
 
 
-@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("gcs", "gcs")])
+@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs")])
 def test_a_missing_package_is_named(protocol: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("s3fs", "gcsfs"):
         monkeypatch.setitem(sys.modules, package, None)
@@ -326,9 +322,8 @@ def test_a_missing_package_is_named(protocol: str, extra: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "address", ["s3://key:hunter2@bucket/x", "s3://bucket/x?secret=hunter2", "s3://bucket/x#hunter2", "zip://x::s3://hunter2",
-                "s3://bucket/hunter2\n", "s3://bucket\\hunter2"]
-)  # fmt: skip
+    "address", ["s3://key:hunter2@bucket/x", "s3://bucket/x?secret=hunter2", "zip://x::s3://hunter2"]
+)
 def test_credentials_in_an_address_are_refused(address: str, tmp_path: Path) -> None:
     for call in (open_folder, lambda where: open_results(where, store=f"sqlite:///{tmp_path}/x.db")):
         with pytest.raises(ConfigError, match="without credentials") as caught:
@@ -341,21 +336,6 @@ def test_an_address_needs_a_database_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="add --store postgresql://user@host/name"):
         open_results(f"file://{tmp_path}/results")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_results_folder_is_the_one_of_the_first_caller(tmp_path: Path) -> None:
-    database = f"sqlite:///{tmp_path}/x.db"
-    for _ in range(2):
-        with open_results(f"file://{tmp_path}/one", store=database) as store:
-            assert str(store.files) == f"file://{tmp_path}/one"
-            assert store.option == f" --store ADDRESS --results file://{tmp_path}/one"
-    for other in (f"file://{tmp_path}/two", tmp_path / "two"):
-        with pytest.raises(
-            StoreError, match=r"two is not the results folder of .* give the folder that all machines share"
-        ):
-            open_results(other, store=database)
-    with open_results(tmp_path / "one", store=database):  # the same folder, without an address
-        pass
 
 
 def test_a_working_folder_that_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

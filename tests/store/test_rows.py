@@ -7,7 +7,8 @@ from sqlalchemy import BigInteger, Double, Integer, Table, Text
 
 from lengthwise.evaluation import Score
 from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow, schema
-from lengthwise.store.rows import cells, given_types
+from lengthwise.store.cells import escaped
+from lengthwise.store.rows import cells
 
 TABLES = [
     (schema.runs, RunRow),
@@ -38,4 +39,10 @@ def test_types_and_nulls_follow_from_the_members() -> None:
 
 def test_an_evaluation_gives_what_a_score_needs() -> None:
     fields = {f.name for f in dataclasses.fields(Score)}
-    assert fields - {"details"} == set(given_types(ScoreRow)), "a worker stores the details with the facts"
+    given = {name for name, member in cells(ScoreRow).items() if member.cell.given}
+    assert fields - {"details"} == given - {"facts"}, "a worker stores the details with the facts"
+
+
+def test_a_long_value_is_cut_in_messages() -> None:
+    assert escaped("x" * 58) == repr("x" * 58)
+    assert escaped("\x1b" + "x" * 58) == f"'\\x1b{'x' * 52}..."

@@ -8,15 +8,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
-from lengthwise.store import StoreError, open_store, reading
+from lengthwise.store import StoreError, open_store
 
 
 def refused(where: str | Path, create: bool = True, timeout: float = 0.2) -> str:
@@ -119,10 +117,9 @@ def test_damaged(results: Path) -> None:
     assert str(caught.value).endswith("; restore a copy, or move it away and run the study again")
 
 
-@pytest.mark.parametrize("text", [b"{\xff}", b'{"encoding'])
-def test_damaged_text(results: Path, text: bytes) -> None:
+def test_damaged_text(results: Path) -> None:
     with sqlite3.connect(results / "results.db") as connection:
-        connection.execute("UPDATE runs SET config = CAST(? AS TEXT)", (text,))
+        connection.execute("UPDATE runs SET config = ?", ('{"encoding',))
     connection.close()
     with open_store(results) as store:
         for read in (store.runs, lambda: store.progress("s")):
@@ -199,38 +196,6 @@ def test_locked_for_writing(results: Path, make: Any) -> None:
         assert store.claim("s", "w") is not None, "and afterwards it goes on"
 
 
-def test_long_work_is_not_said_to_be_waiting(
-    results: Path, make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Writing and reading thousands of runs takes seconds, and nobody has locked anything."""
-    monkeypatch.setattr("lengthwise.store.errors.LOG_AFTER", 0.05)
-    with open_store(results) as store:
-        for work in (store.studies, lambda: store.add_study("t", evaluation={}, runs=[make.run("c" * 16)])):
-            with monkeypatch.context() as patched:
-                for name in ("studies", "listed"):
-                    usual = getattr(reading, name)
-                    patched.setattr(reading, name, lambda *a, usual=usual: (time.sleep(0.2), usual(*a))[1])
-                work()
-    assert not caplog.messages
-
-
-def test_waiting_for_a_lock_is_said(
-    results: Path, make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("lengthwise.store.errors.LOG_AFTER", 0.1)
-    with open_store(results, timeout=0.6) as store:
-        store.studies()
-        assert not caplog.messages
-        other = sqlite3.connect(results / "results.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="is locked by another program"):
-            store.add_study("t", evaluation={}, runs=[])
-        other.close()
-    path = results / "results.db"
-    said = f"lengthwise: waiting up to 0.6 s for {path}, which another program may have locked"
-    assert caplog.messages == [said]
-
-
 @pytest.mark.medium
 def test_locked_altogether(results: Path, tmp_path: Path) -> None:
     other = sqlite3.connect(results / "results.db", isolation_level=None)
@@ -276,22 +241,6 @@ def test_a_full_disk(results: Path, make: Any) -> None:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
         store.add_curve("a100000000000000", many, worker="w")
         assert len(store.curve("a100000000000000")) == 5000
-
-
-@pytest.mark.parametrize(("free", "words"), [(4096, "the disk is full"), (2**30, "check the disk and its free space")])
-def test_no_space_for_the_log_s_index(results: Path, monkeypatch: pytest.MonkeyPatch, free: int, words: str) -> None:
-    usage = shutil.disk_usage(results)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
-    failed = sqlite3.OperationalError("disk I/O error")
-    failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
-
-    def fail(*_: object) -> None:
-        raise OperationalError("SELECT", None, failed)
-
-    with open_store(results) as store:
-        monkeypatch.setattr(reading, "runs", fail)
-        with pytest.raises(StoreError, match=rf"results.db could not be .*{words}"):
-            store.runs()
 
 
 # ---- read-only --------------------------------------------------------------------------------------------------
@@ -365,22 +314,21 @@ def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Pa
 @pytest.mark.medium
 @needs_permissions
 @pytest.mark.parametrize("with_index", [True, False])
-def test_what_a_killed_writer_left_is_read_from_a_read_only_folder(
+def test_what_a_killed_writer_left_in_a_read_only_folder_is_never_missed(
     results: Path, public: Path, tmp_path: Path, make: Any, with_index: bool
 ) -> None:
-    """Its last writes lie in the log beside the file; a reader that ignores the log would miss them in silence."""
+    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it otherwise."""
     folder = public / "results"
     folder.mkdir()
     with open_store(results) as store:
-        store.claim("s", "elsewhere:1:w")
-        store.finish("a100000000000000", "elsewhere:1:w", {}) if store.missing(
-            "a100000000000000", [make.question(8)]
-        ) == [] else None
+        assert store.claim("s", "elsewhere:1:w") is not None
+        store.finish("a100000000000000", "elsewhere:1:w", {})
         for suffix in ("", "-wal", "-shm") if with_index else ("", "-wal"):
             shutil.copyfile(results / f"results.db{suffix}", folder / f"results.db{suffix}")
     assert (folder / "results.db-wal").stat().st_size > 0
     protect(folder)
-    assert read(folder, tmp_path)[0] == "True [('a100000000000000', 'done')] 1"
+    seen = read(folder, tmp_path)[0]
+    assert seen == "True [('a100000000000000', 'done')] 1" if with_index else "results.db cannot be opened (" in seen
 
 
 @needs_permissions

@@ -115,7 +115,7 @@ class Command:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"spawn_main" in line:
+            if b"\0work\0-\0" in line:
                 found.append(pid)
         return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from lengthwise.store import StoreUnreachable
 from lengthwise.studies.background import Sender
-from lengthwise.studies.worker import Flag
+from lengthwise.studies.parent import Flag
 
 
 class Files:
@@ -30,7 +30,7 @@ class Files:
 def parent(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("SEND_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(f"lengthwise.studies.background.{name}", 0.01)
-    monkeypatch.setattr("lengthwise.studies.patience.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("lengthwise.studies.parent.LONGEST_PAUSE", 0.01)
     notes: list[str] = []
     return SimpleNamespace(notes=notes, send=lambda event: notes.append(event.text), stop_requested=Flag())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.progress import Overview
+from lengthwise.cli.study_progress import Overview
 from lengthwise.config import EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig
 from lengthwise.studies import Study, estimate, execute, grid, load
 from lengthwise.studies.compute import Compute

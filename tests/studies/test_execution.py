@@ -1,24 +1,25 @@
 """What `execute` trains, asks, repeats and gives up; in worker processes where they matter."""
 
 import dataclasses
-import pickle
+import queue
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from lengthwise.cli.progress import Overview
+from lengthwise.cli.study_progress import Overview
 from lengthwise.config import ConfigError, EvaluationConfig, ExecutorConfig, Inline, Local, ModelConfig, TrainingConfig
 from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
 from lengthwise.studies import Compute, Event, Outcome, RunOptions, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
 from lengthwise.studies.executors import WorkerError
-from lengthwise.studies.executors.local import main
-from lengthwise.studies.worker import Spec
+from lengthwise.studies.spec import Spec
+from lengthwise.studies.worker_process import Finished, WorkerProcess
 from lengthwise.tasks import Copy
 from lengthwise.tasks.base import Batch
 
@@ -208,25 +209,51 @@ def test_options_that_cannot_be(
 def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     store = f"sqlite:///{tmp_path / 'empty' / 'results.db'}"
-    spec = Spec(
-        store=store, study="s", results=str(tmp_path), runs=pickle.dumps({}), plugins=(), source=None,
-        compute=Compute(),
-    )  # fmt: skip
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=main, args=(theirs, spec), daemon=True)
-    process.start()
-    theirs.close()
-    assert ours.poll(60)
-    assert "there are no results at" in ours.recv().error
-    process.join(30)
+    inbox: queue.SimpleQueue[tuple[WorkerProcess, Event]] = queue.SimpleQueue()
+    worker = WorkerProcess(Spec(store=store, study="s", results=str(tmp_path)), inbox)
+    _, event = inbox.get(timeout=60)
+    assert isinstance(event, Finished) and event.error is not None and "there are no results at" in event.error
+    worker.close()
     assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings="[made()]", before="def made():\n    class Inner(NoPE): ...\n    return Inner"))
     with pytest.raises(ConfigError, match="worker processes cannot import Inner from lengthwise_file_tiny"):
-        run(study, results)
+        run(study, results, Local(workers=1))
+    assert not results.exists()
+    assert run(study, results)[0].counts["done"] == 1, "this process has the class"
+
+
+SCRIPT = """
+from pathlib import Path
+from beside import Beside
+from lengthwise.config import EvaluationConfig, Local, ModelConfig, TrainingConfig
+from lengthwise.encodings import NoPE
+from lengthwise.studies import Study, execute, grid
+
+class Mine(NoPE):
+    pass
+
+SMALL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
+study = Study(name="script", runs=grid([Mine, Beside], ["copy"], model=SMALL, training=TrainingConfig(train_length=4, steps=1)),
+              evaluation=EvaluationConfig(lengths=(4,), examples=2))
+if __name__ == "__main__":
+    print(execute(study, Path(__file__).with_name("results"), executor=Local(workers=1)).counts)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_with_classes_of_its_own(tmp_path: Path) -> None:
+    """Its own ones, and those of a module beside it; worker processes load the script, which must not execute it again."""
+    script = tmp_path / "script.py"
+    (tmp_path / "beside.py").write_text("from lengthwise.encodings import RoPE\nclass Beside(RoPE): ...\n")
+    for text, code in ((SCRIPT.replace('__name__ == "__main__"', "True"), 1), (SCRIPT, 0)):
+        script.write_text(text)
+        done = subprocess.run([sys.executable, str(script)], cwd="/", capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert code == 0 or 'call execute() under if __name__ == "__main__":' in done.stderr
+    assert done.stdout == "{'pending': 0, 'running': 0, 'done': 2, 'failed': 0}\n"
 
 
 def test_nothing_is_written_when_a_run_cannot_be(study_file: Callable[..., Path], results: Path) -> None:

@@ -64,8 +64,8 @@ def run(study: Study, results: Path, compute: Compute = TWO, **settings: Any) ->
     return execute(study, results, compute=compute, on_event=events.append, **settings), events
 
 
-def ranks_of(parent: int) -> list[int]:
-    """The processes that another process has started by multiprocessing."""
+def workers_of(parent: int) -> list[int]:
+    """The processes of a worker that another process has started, such as the ranks that torchrun has started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -73,7 +73,7 @@ def ranks_of(parent: int) -> list[int]:
             line = stat.with_name("cmdline").read_bytes()
         except OSError:
             continue
-        if int(fields[1]) == parent and b"spawn_main" in line:
+        if int(fields[1]) == parent and b"\0work\0-\0" in line:
             found.append(int(stat.parent.name))
     return found
 
@@ -119,34 +119,31 @@ def test_a_run_that_was_interrupted_on_two_devices_ends_on_one(study_file: Study
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-@pytest.mark.parametrize("executor", [Local(workers=1), Inline()], ids=lambda executor: executor.name)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_of_a_run(
-    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, executor: Any
+    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
-    if executor.name == "inline" and rank == 0:
-        pytest.skip("rank 0 is this process")
     study = load(study_file(encodings="[Own]", before=OWN))
     file = tmp_path / "kill"
     file.touch()
     monkeypatch.setenv("TEST_FILE", str(file))
     monkeypatch.setenv("TEST_RANK", str(rank))
     monkeypatch.setenv("TEST_ACTION", "kill")
-    outcome, events = run(study, tmp_path / "results", executor=executor)
+    outcome, events = run(study, tmp_path / "results")
     assert outcome.counts == DONE
     assert not file.exists()
     notes = [event.text for event in events if isinstance(event, Note)]
-    ended = "a worker ended (killed by SIGKILL); the run continues from its last checkpoint"
+    ended = "a worker ended (device 0: killed by SIGKILL); the run continues from its last checkpoint"
     if rank == 1:
-        ended = "failed: the process of device 1 of the run ended (killed by SIGKILL); it is tried again (retry 1 of 1)"
+        ended = "failed: the process of device 1 of the run ended; it is tried again (retry 1 of 1)"
     assert notes == [ended]
-    assert not ranks_of(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "action"),
-    # "large": more than the pipe to rank 0 holds; "interrupt": a KeyboardInterrupt that is not Ctrl-C
+    # "large": more than is sent to rank 0; "interrupt": a KeyboardInterrupt that is not Ctrl-C
     [(0, "raise"), (1, "raise"), (1, "large"), (0, "interrupt"), (1, "interrupt")],
 )
 def test_an_error_of_any_process_fails_the_run_with_its_text_and_line(
@@ -164,7 +161,7 @@ def test_an_error_of_any_process_fails_the_run_with_its_text_and_line(
     monkeypatch.setenv("TEST_RANK", str(rank))
     monkeypatch.setenv("TEST_ACTION", action)
     outcome, events = run(study, tmp_path / "results")
-    assert outcome.counts == DONE | {"failed": 1}, "the other run has new processes"
+    assert outcome.counts == DONE | {"failed": 1}, "the other run goes on"
     (failed,) = [event for event in events if isinstance(event, Failed)]
     texts = {"raise": "KeyError: 'lost'", "large": "ValueError: lost xx", "interrupt": "KeyboardInterrupt: lost"}
     lines = (tmp_path / "tiny.py").read_text().splitlines()
@@ -199,8 +196,8 @@ def test_own_code_prints_only_in_the_first_process(
     outcome, _ = run(load(study_file(encodings="[OwnBias]", before=OWN_BIAS)), tmp_path / "results")
     assert outcome.counts == DONE
     captured = capfd.readouterr()
-    assert captured.out == "loaded\n" * 2, "this process and the worker"
-    assert captured.err == "", "DDP has no warning of unused parameters"
+    assert captured.out == "loaded\n", "this process"
+    assert captured.err == "loaded\n", "the worker; and DDP has no warning of unused parameters"
 
 
 @pytest.mark.slow
@@ -208,16 +205,16 @@ def test_own_code_prints_only_in_the_first_process(
 def test_no_process_outlives_a_worker(study_file: StudyFile, command: Any) -> None:
     started = command("run", study_file(encodings='["nope"]', steps=20_000), "--devices-per-run", 2, "--workers", 1)
     started.wait_for("starts")
-    (worker,) = ranks_of(started.process.pid)
+    (worker,) = workers_of(started.process.pid)
     end = time.monotonic() + 60
-    while not (others := ranks_of(worker)) and time.monotonic() < end:
-        time.sleep(0.05)
-    (other,) = others
+    others = workers_of(worker)
+    assert len(others) == 2
     os.kill(worker, signal.SIGKILL)
+    os.kill(others[0], signal.SIGKILL)
     started.kill()
-    while not has_ended(other) and time.monotonic() < end:
+    while not all(map(has_ended, others)) and time.monotonic() < end:
         time.sleep(0.05)
-    assert has_ended(other)
+    assert all(map(has_ended, others))
 
 
 @pytest.mark.parametrize(
@@ -239,6 +236,12 @@ def test_devices_that_cannot_be_used(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         execute(load(study_file()), tmp_path / "results", compute=Compute(**settings))
+    assert not (tmp_path / "results").exists()
+
+
+def test_inline_has_one_device(study_file: StudyFile, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="inline executes runs in this process, which has one device; use --on local"):
+        execute(load(study_file()), tmp_path / "results", executor=Inline(), compute=TWO)
     assert not (tmp_path / "results").exists()
 
 

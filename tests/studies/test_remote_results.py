@@ -120,7 +120,7 @@ def test_training_continues_while_the_network_fails(
     place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Uploads fail until the worker has waited for the end of the outage."""
-    monkeypatch.setattr("lengthwise.studies.patience.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("lengthwise.studies.parent.LONGEST_PAUSE", 0.01)
     failures = 0
 
     def fail(operation: str, path: str) -> None:
@@ -140,7 +140,7 @@ def test_training_continues_while_the_network_fails(
 def test_nothing_is_lost_if_the_network_stays_down(
     place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lengthwise.studies.patience.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("lengthwise.studies.parent.PATIENCE_SECONDS", 0.0)
 
     def fail(operation: str, path: str) -> None:
         if operation == "put_file":

@@ -1,7 +1,6 @@
 """Studies in the jobs of a Slurm cluster: a real one of one node, see `tests/slurm_cluster.py`."""
 
 import dataclasses
-import os
 import signal
 import socket
 import subprocess
@@ -14,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from lengthwise.config import ConfigError, Inline, Slurm
+from lengthwise.config import ConfigError, Inline, Local, Slurm
 from lengthwise.store import ResultsFolder, StoreError, open_results, open_store
 from lengthwise.studies import Compute, Event, execute, load
 from lengthwise.studies.events import Done, Note, Started
 from lengthwise.studies.executors import WorkerError
-from lengthwise.studies.executors.slurm import Slot, SlurmExecutor, job_name, parameters, require_private, script
-from lengthwise.studies.worker import Flag, Spec, work
+from lengthwise.studies.executors.slurm import SlurmExecutor, end_job, job_name, script
+from lengthwise.studies.parent import Flag
+from lengthwise.studies.spec import Spec
+from lengthwise.studies.worker import work
 from tests.slurm_cluster import needs_slurm, slurm
 
 __all__ = ["slurm"]
@@ -89,7 +90,7 @@ def test_a_study_gives_what_it_gives_here(slurm: Path, study_file: StudyFile, tm
 @pytest.mark.slow
 def test_a_job_has_several_devices_for_each_run(slurm: Path, study_file: StudyFile, tmp_path: Path) -> None:
     study, compute = load(study_file()), Compute(devices_per_run=2)
-    execute(study, tmp_path / "here", executor=Inline(), compute=compute)
+    execute(study, tmp_path / "here", executor=Local(workers=1), compute=compute)
     execute(study, tmp_path / "there", executor=Slurm(slots=1, time="10m"), compute=compute)
     assert numbers(tmp_path / "there") == numbers(tmp_path / "here")
     wait_for(lambda: not squeue("pending,running"))
@@ -200,15 +201,9 @@ def test_what_is_refused_before_anything_is_created(
     for address in ("postgresql://me:secret@host/db", "postgresql://host/db?password=secret"):
         message = refused(address)
         assert message.startswith("the address of the database must not contain a password") and "secret" not in message
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    assert (
-        refused()
-        == "--on slurm needs the package submitit; install the extra slurm: pip install '.[slurm]' in a clone of Lengthwise"
-    )
 
 
 def test_the_script(study_file: StudyFile, tmp_path: Path) -> None:
-    pytest.importorskip("submitit")
     config = Slurm(slots=64, partition="gpu", time="4h", gpus=1, memory="16G", sbatch=("account=physics", "exclusive"))
     text = script(config, Compute(device="cuda", threads=8), "my study/1", ResultsFolder(tmp_path))
     options = [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH")]
@@ -219,8 +214,8 @@ def test_the_script(study_file: StudyFile, tmp_path: Path) -> None:
     assert {"account=physics", "exclusive", "requeue", "signal=USR2@90", f"job-name={name}"} < set(options)
     assert name.startswith("lengthwise-my-study-1-") and str(tmp_path) in text
     assert not list(tmp_path.iterdir())
-    assert parameters(Slurm(), Compute(), "n")["cpus_per_task"] == 1
-    assert f"{sys.executable} -P -u -m submitit" in text  # not with modules of the current folder
+    assert f" {sys.executable} -P -m lengthwise work {tmp_path}" in text  # not with modules of the current folder
+    assert "#SBATCH --partition" not in script(Slurm(), Compute(), "n", ResultsFolder(tmp_path))
 
 
 def test_a_folder_that_the_nodes_do_not_share(study_file: StudyFile, tmp_path: Path) -> None:
@@ -259,18 +254,6 @@ class Quiet:
         assert not isinstance(event, Note)
 
 
-def test_files_of_jobs_belong_to_their_user(tmp_path: Path) -> None:
-    require_private(tmp_path / "slurm" / "name")
-    assert (tmp_path / "slurm" / "name").stat().st_mode & 0o077 == 0
-    (tmp_path / "open").mkdir()
-    os.chmod(tmp_path / "open", 0o777)
-    (tmp_path / "link").symlink_to(tmp_path / "slurm")
-    for folder in ("open", "link"):
-        with pytest.raises(WorkerError, match="must be a folder that only you can write; remove it, or give another"):
-            require_private(tmp_path / folder)
-
-
-def test_the_slot_can_be_queued_again(study_file: StudyFile) -> None:
-    pytest.importorskip("submitit")
-    slot = Slot(None)  # type: ignore[arg-type]
-    assert slot.checkpoint().function is slot
+def test_a_worker_outside_a_job_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
+    end_job(signal.SIGTERM)

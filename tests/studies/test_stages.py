@@ -167,14 +167,17 @@ def test_work_stops_where_the_time_is_over_or_a_run_failed(tmp_path: Path, monke
     assert executed == ["first"]
 
 
-def test_torchrun_works_on_studies_with_one_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "stages.py"
+@pytest.mark.slow
+def test_torchrun_works_on_all_stages(tmp_path: Path) -> None:
+    file, results = tmp_path / "stages.py", str(tmp_path / "results")
     file.write_text(STAGES)
-    monkeypatch.setattr("lengthwise.cli.work.launched", lambda: SimpleNamespace(size=1, is_first=True))
-    assert main(["work", str(file), "--results", str(tmp_path / "results")]) == 2
-    assert "has several stages, and all processes of torchrun need their runs" in capsys.readouterr().err
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "lengthwise"]
+    done = subprocess.run(
+        [*torchrun, "work", str(file), "--results", results], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with open_store(results) as store:
+        assert [study.progress["done"] for study in store.studies()] == [2, 1]
 
 
 def test_what_is_no_stage() -> None:

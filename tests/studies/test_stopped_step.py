@@ -9,7 +9,8 @@ import pytest
 
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.store import open_store
-from lengthwise.studies import Compute, Study, grid, worker
+from lengthwise.studies import Study, grid, worker
+from lengthwise.studies.spec import Spec
 from lengthwise.training import Stopped
 
 
@@ -31,12 +32,10 @@ def test_the_step_of_a_stopped_run_is_stored(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(worker, "train", stopped)
     sent: list[Any] = []
     pipe: Any = SimpleNamespace(send=sent.append, stop_requested=threading.Event())
-    spec = worker.Spec(
-        store=str(tmp_path), study="tiny", results=str(tmp_path), runs=b"", plugins=(), source=None, compute=Compute()
-    )
+    spec = Spec(store=str(tmp_path), study="tiny", results=str(tmp_path))
     with open_store(tmp_path) as store:
         store.add_study(runs=study.rows(), **study.metadata())
-        one = worker.Worker(spec, pipe, store, {run.key: run for run in study.runs})
+        one = worker.Worker(spec, pipe, store)
         row = store.claim("tiny", one.name)
         assert row is not None
         one.process(row)

@@ -125,17 +125,17 @@ def test_two_nodes(study_file: StudyFile, tmp_path: Path, torchrun: Start) -> No
 
 
 @pytest.mark.slow
-def test_another_node_without_the_results(study_file: StudyFile, tmp_path: Path, torchrun: Start) -> None:
-    with socket.socket() as listening:
-        listening.bind(("localhost", 0))
-        port = listening.getsockname()[1]
-    nodes = f"--nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-id 8 --rdzv-endpoint localhost:{port}"
-    agents = [torchrun("work", study_file(), options=nodes, results=tmp_path / name) for name in "ab"]
-    assert all(agent.end() for agent in agents)
-    (line,) = [line for agent in agents for line in lines(agent)]
-    assert re.match(
-        r"lengthwise: the process of device 1: \S+/[ab] on \S+ is not the results folder of the study", line
-    )
+def test_a_process_that_cannot_begin(study_file: StudyFile, tmp_path: Path, torchrun: Start) -> None:
+    code = """
+import os
+if os.environ.get("RANK") == "1":
+    raise RuntimeError("no such disk")
+class Own(NoPE): ...
+"""
+    command = torchrun("work", study_file(encodings="[Own]", before=code))
+    assert command.end()
+    (line,) = lines(command)
+    assert re.fullmatch(r"lengthwise: the process of device 1: \S+tiny.py, line \d+: RuntimeError: no such disk", line)
 
 
 @pytest.mark.slow

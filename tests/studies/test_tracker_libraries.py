@@ -111,6 +111,7 @@ def test_a_run_is_continued(library: Library, tmp_path: Path, request: pytest.Fi
     name = request.node.callspec.id
     stopped = Stopped("train", 5, 9)
     assert track(name, tmp_path, range(1, 6), error=stopped) == []
+    assert library.status == {"wandb": 255, "mlflow": "KILLED", "trackio": 0}[name]
     assert track(name, tmp_path, range(1, 10), scores=True) == []
     curve = [(step, value) for name, step, value in library.rows if name == "loss"]
     assert curve == [(step, 1 / step) for step in range(1, 10)]

@@ -1,7 +1,6 @@
 import torch
 
-from lengthwise.tasks.numbers import digits, split
-from lengthwise.tasks.pairs import close_gaps
+from lengthwise.tasks.pairs import close_gaps, digits, split
 
 
 def test_gaps_are_closed():

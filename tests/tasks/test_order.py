@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise.tasks.base import generator
-from lengthwise.tasks.order import shuffled
+from lengthwise.tasks.splits import shuffled
 
 
 def order(size, *seed):

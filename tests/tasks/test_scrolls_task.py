@@ -1,7 +1,7 @@
 """The task `Scrolls`: how rows become prompts and targets, how answers are graded, and that a model learns."""
 
 import json
-import zipfile
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,10 @@ def test_the_baseline_is_the_most_frequent_answer(tmp_path: Path) -> None:
     assert baseline.floor
 
 
-def test_an_archive_and_a_folder_have_one_key_and_another_data_set_has_another(path: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "qasper.zip", "w") as archive:
-        for name in ("train.jsonl", "validation.jsonl"):
-            archive.write(Path(path) / name, name)
-    folder, packed = choose(Scrolls, path=path), choose(Scrolls, path=str(tmp_path / "qasper.zip"))
-    assert folder.identity() == packed.identity()
-    assert folder != packed
+def test_the_key_depends_on_the_files_and_not_on_their_folder(path: str, tmp_path: Path) -> None:
+    folder, copied = choose(Scrolls, path=path), choose(Scrolls, path=str(shutil.copytree(path, tmp_path / "copied")))
+    assert folder.identity() == copied.identity()
+    assert folder != copied
     assert choose(Scrolls, path=path, dataset="quality").identity() != folder.identity()
     assert Scrolls.changed(dict(folder.settings), {"answer": 3})["sha256"]
     assert Scrolls.changed(dict(folder.settings), {"dataset": "quality"})["sha256"] == ""
@@ -175,7 +172,7 @@ def test_settings_that_a_hash_stands_for_do_not_make_runs_incomparable() -> None
     ("settings", "problem"),
     [
         ({"dataset": "qaspr"}, "no data set 'qaspr'; did you mean 'qasper'"),
-        ({"path": "missing"}, "there is no folder or zip archive /"),
+        ({"path": "missing"}, "missing does not exist; name the folder"),
         ({"path": " "}, 'Scrolls.path must be a path or "demo"'),
         ({"tokenizer": "gpt3"}, "there is no tokenizer 'gpt3'"),
         (

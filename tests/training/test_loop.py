@@ -9,13 +9,21 @@ import pytest
 import torch
 
 from lengthwise.attention import BACKENDS, unsupported_reason
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import (
+    ConfigError,
+    EvaluationConfig,
+    ModelConfig,
+    Run,
+    StopWhenLearned,
+    TrainingConfig,
+    choose,
+)
 from lengthwise.encodings import FIRE, ALiBi, Learned, NoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.positions import Digits, Randomized, Shift, Skip
 from lengthwise.span import Span
-from lengthwise.tasks import Copy
-from lengthwise.tasks.base import Batch
+from lengthwise.tasks import Copy, LinearRegression
+from lengthwise.tasks.base import Batch, generator
 from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
 from lengthwise.training.checkpoint import model_tensors
 from lengthwise.training.trainer import Trainer
@@ -405,3 +413,88 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch
     with pytest.raises(TrainingError, match=r"after step 4 the weights \S+ are not finite; try a lower learning_rate"):
         train(a_run(), tmp_path, checkpoint_every=4)
     assert not list(tmp_path.glob("*.safetensors"))
+
+
+def learning(**stop) -> Run:
+    return a_run(
+        encoding=NoPE,
+        min_length=2,
+        train_length=2,
+        steps=400,
+        learning_rate=3e-3,
+        schedule="constant",
+        stop=StopWhenLearned(**{"score": 0.9, "every": 10, "times": 3, "examples": 20, **stop}),
+    )
+
+
+def test_training_stops_when_the_score_was_high_enough_several_times_in_a_row(tmp_path, monkeypatch):
+    scores: list[float] = []
+    score = Trainer.score
+
+    def recorded(self: Trainer, count: int) -> float:
+        scores.append(score(self, count))
+        return scores[-1]
+
+    monkeypatch.setattr(Trainer, "score", recorded)
+    run = learning()
+    trained = train(run, tmp_path)
+    enough = [value >= 0.9 for value in scores]
+    assert enough[-3:] == [True] * 3
+    assert not any(all(enough[n : n + 3]) for n in range(len(enough) - 3))  # it did not go on after the first time
+    assert trained.steps == 10 * len(scores) < 400
+    assert trained.curve[-1]["step"] == trained.steps
+    examples = trained.task.sample(generator(run.data_seed, "stop", trained.steps), 20, 2)
+    with torch.no_grad():
+        predicted = trained.model.eval()(examples.inputs).argmax(-1)
+    right = ((predicted == examples.targets) | ~examples.scored).all(1)
+    assert scores[-1] == pytest.approx(float(right.double().mean()))
+    loaded = load_trained(tmp_path, run)
+    assert loaded is not None and loaded.steps == trained.steps
+
+
+def test_a_run_that_does_not_learn_takes_all_steps(tmp_path):
+    run = learning(score=1.1, every=7)
+    trained = train(dataclasses.replace(run, training=dataclasses.replace(run.training, steps=24)), tmp_path)
+    assert trained.steps == 24
+
+
+def test_scores_on_the_way_change_no_bit(tmp_path):
+    """Scores of a model that does not stop, with dropout, which must not be in effect while it is scored."""
+    run = a_run(model={"dropout": 0.3}, min_length=2)
+    stop = StopWhenLearned(score=1.1, every=2)
+    scored = dataclasses.replace(run, training=dataclasses.replace(run.training, stop=stop))
+    assert bits(train(run, tmp_path / "without")) == bits(train(scored, tmp_path / "with"))
+
+
+@pytest.mark.parametrize("steps", [25, 130])
+def test_an_interrupted_run_stops_at_the_same_step_with_the_same_bits(steps, tmp_path):
+    run = learning()
+    whole = train(run, tmp_path / "whole")
+    should_stop = stop_after(steps)
+    with pytest.raises(Stopped):
+        train(run, tmp_path / "parts", should_stop=should_stop)
+    parts = train(run, tmp_path / "parts")
+    assert parts.steps == whole.steps > steps
+    assert bits(parts) == bits(whole)
+    assert plain_curve(parts) == plain_curve(whole)
+
+
+def test_the_numbers_of_an_encoding_end_with_the_training(tmp_path):
+    stop = StopWhenLearned(score=0.0, every=5, times=1)
+    run = a_run(encoding=FIRE, steps=400, stop=stop)
+    trained = train(run, tmp_path)
+    assert trained.steps == 5
+    assert trained.tracked["steps"][-1] == 5
+    values = trained.tracked["quantities"][0]["values"]
+    assert len(values) == len(trained.tracked["steps"]) and None not in values[-1]
+
+
+def test_for_a_metric_where_lower_is_better_the_score_has_to_fall(tmp_path):
+    task = choose(LinearRegression, dims=2)
+    run = dataclasses.replace(a_run(), task=task)
+    high, low = StopWhenLearned(score=1e6, every=2, times=2), StopWhenLearned(score=0.0, every=2, times=2)
+    stopped = [
+        train(dataclasses.replace(run, training=dataclasses.replace(run.training, stop=stop)), tmp_path / name).steps
+        for name, stop in (("high", high), ("low", low))
+    ]
+    assert stopped == [4, 12]

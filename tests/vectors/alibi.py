@@ -2,8 +2,9 @@
 of twice that power. Symmetric: -m_h |i - j|. Learned: m_h = exp(log_slopes_h), which starts at those slopes. Plain Python,
 float64; besides, slopes that are typed in: of 8 heads as they are `printed`, of others `computed` (8 digits)."""
 
-import json
 import math
+
+from shared import write
 
 SLOPES = {
     1: [0.00390625],
@@ -150,4 +151,4 @@ cases.append(
         "expected": [[[-math.exp(m) * abs(500 - j) for j in AROUND]] for m in GIVEN[:2]],
     }
 )
-print(json.dumps({"encoding": "ALiBi", "how": __doc__, "cases": cases}))
+write("ALiBi", __doc__, cases)

@@ -3,8 +3,9 @@
 rope-vit, models/vit_rope.py (compute_axial_cis: x before y, base 100) for 2 axes. Plain Python, float64.
 """
 
-import json
 import math
+
+from shared import logits, vector, write
 
 
 def angles(position, r, axes, base):
@@ -24,16 +25,6 @@ def rotate(x, radians, layout):
 
 def rotated(rows, rotation, layout):
     return [rotate(x, radians, layout) for x, radians in zip(rows, rotation)]
-
-
-def logits(q, k, scale):
-    return [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(k)] for i, u in enumerate(q)
-    ]
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 cases = []
@@ -65,4 +56,4 @@ for width, settings, at in [
     turned_q, turned_k = (rotated(rows, rotation, layout) for rows in (q, k))
     rows = {"query": at, "key": at, "q": [q], "k": [k], "scale": scale}
     cases.append({**said, "what": "logits", **rows, "expected": [logits(turned_q, turned_k, scale)]})
-print(json.dumps({"encoding": "AxialRoPE", "how": __doc__, "cases": cases}))
+write("AxialRoPE", __doc__, cases)

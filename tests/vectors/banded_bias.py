@@ -4,26 +4,7 @@ huggingface/transformers, models/inkling, InklingRelativeLogits (r_proj is W, pr
 Python, float64. Nothing of it is in print with digits.
 """
 
-import json
-import math
-
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+from shared import dot, table, write
 
 
 def bias(W, P, x, key, queries, documents):
@@ -95,4 +76,4 @@ cases = [
     random_case("logits", 2, 3, 4, 3, 7, seed=110, what="logits"),
     random_case("logits of the last 2", 2, 3, 4, 3, 7, 2, seed=120, what="logits"),
 ]
-print(json.dumps({"encoding": "BandedBias", "how": __doc__, "cases": cases}))
+write("BandedBias", __doc__, cases)

@@ -6,26 +6,9 @@ et al. 2024 (its positions are sums from the right over gates of masked logits).
 key for every pair anew. The listing has no digits in print, so nothing here is.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+from shared import dot, table, write
 
 
 def sigmoid(x):
@@ -108,4 +91,4 @@ cases.append(case("documents in each other", q, k, e, scale=0.5, documents=[1, 2
 cases.append(
     case("the last 3, documents", [h[-3:] for h in q], k, e, scale=0.5, documents=[-1, -1, -1, 0, 0, 0, 0, 0, 0, 0])
 )
-print(json.dumps({"encoding": "CoPE", "how": __doc__, "cases": cases}))
+write("CoPE", __doc__, cases)

@@ -6,26 +6,9 @@ half the trained length). Bases: ALiBi -m (i - j), KERPLE -r1 ln(1 + r2 (i - j))
 psi(d) = ln(|c| d + 1), one hidden layer. Plain Python, float64, pair by pair. Nothing is in print with digits.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+from shared import dot, numbers, table, write
 
 
 def linear(weight, bias, x):
@@ -150,4 +133,4 @@ for n, base in enumerate(("alibi", "kerple_log", "fire")):
         random_case("documents", base, 2, 5, 7, 7, 700 + n, documents=[1, 1, 2, 2, 2, 3, 3], key=[0, 1, 0, 1, 2, 0, 1]),
     ]
 cases.append(random_case("another trained length", "fire", 2, 5, 8, 8, 800, train_length=100, key=GAPS))
-print(json.dumps({"encoding": "DAPE", "how": __doc__, "cases": cases}))
+write("DAPE", __doc__, cases)

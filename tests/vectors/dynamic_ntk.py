@@ -5,33 +5,15 @@ multiple of it. The current length of a case is its furthest position + 1. Plain
 `computed` (d 8, L 16) are typed in, and a unit vector shows their cosine and sine.
 """
 
-import json
 import math
+
+from shared import rotary_logits, write
 
 
 def frequencies(r, length, trained, factor=1.0, base=1e4, step=1):
     n = trained + math.ceil(max(0, length - trained) / step) * step
     changed = base * (factor * n / trained - (factor - 1)) ** (r / (r - 2))
     return [changed ** (-2 * p / r) for p in range(r // 2)]
-
-
-def rotate(x, position, theta, layout="interleaved"):
-    out = list(x)
-    for p, radians in enumerate(theta):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + len(theta))
-        cos, sin = math.cos(position * radians), math.sin(position * radians)
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
-
-
-def logits(q, k, scale):
-    return [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(k)] for i, u in enumerate(q)
-    ]
 
 
 # Length: base in the paper's form, and in Hugging Face's with f 4.
@@ -76,29 +58,13 @@ for width, trained, settings in [
     (4, 100, {}),
 ]:
     r = int(settings.get("rotary_fraction", 1.0) * width)
-    layout, scale = settings.get("layout", "interleaved"), 1 / math.sqrt(width)
     context = {"head_dim": width, "train_length": trained}
-    said = {"from": "formula", "context": context, "settings": settings, "rtol": 0.0}
+    said = {"from": "formula", "context": context, "settings": settings, "rtol": 0.0, "atol": 1e-11}
     for length in (1, trained, trained + 1, 2 * trained + 3, 100 * trained):
         theta = frequencies(
             r, length, trained, settings.get("factor", 1.0), settings.get("base", 1e4), settings.get("scale_step", 1)
         )
         name = f"d {width}, L {trained}, n {length} " + " ".join(f"{k}={v}" for k, v in settings.items())
         at = sorted({0, length // 3, length // 2, length - 1})
-        q, k = [vector(width, 11 + p) for p in at], [vector(width, 23 + p) for p in at]
-        turned_q, turned_k = ([rotate(v, p, theta, layout) for v, p in zip(rows, at)] for rows in (q, k))
-        cases.append(
-            {
-                "name": name,
-                "what": "logits",
-                **said,
-                "atol": 1e-11,
-                "scale": scale,
-                "q": [q],
-                "k": [k],
-                "query": at,
-                "key": at,
-                "expected": [logits(turned_q, turned_k, scale)],
-            }
-        )
-print(json.dumps({"encoding": "DynamicNTK", "how": __doc__, "cases": cases}))
+        cases.append(rotary_logits({"name": name} | said, width, at, theta, settings.get("layout", "interleaved")))
+write("DynamicNTK", __doc__, cases)

@@ -5,12 +5,9 @@ n - L rounded up to a multiple of m. Frequencies theta_p / s past the border hig
 Plain Python, float64; `computed` frequencies and factor for n = 96, L = 64 (8 digits).
 """
 
-import json
 import math
 
-
-def clip(x):
-    return min(1.0, max(0.0, x))
+from shared import clip, rotary_logits, rotate, write
 
 
 def scale_at(n, length, step=1):
@@ -29,19 +26,6 @@ def frequencies(s, r, length, base=1e4, beta_fast=32.0, beta_slow=1.0, ramp="ind
     else:
         stay = [clip((length * t / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow)) for t in theta]
     return [(1 - w) * t / s + w * t for w, t in zip(stay, theta)]
-
-
-def rotate(x, position, theta, m, layout="interleaved"):
-    out, pairs = list(x), len(theta)
-    for p in range(pairs):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + pairs)
-        cos, sin = m * math.cos(position * theta[p]), m * math.sin(position * theta[p])
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 COMPUTED = [1, 0.28109135, 0.077777778, 0.021081851, 0.0066666667, 0.0021081851, 0.00066666667, 0.00021081851]
@@ -82,14 +66,8 @@ for width, length, settings in [
             "context": {"head_dim": width, "train_length": length},
             "settings": settings,
         }
-        at, scale = [0, n // 2, n - 1], 1 / math.sqrt(width)
-        q, k = [vector(width, 11 + p % 5) for p in at], [vector(width, 23 + p % 5) for p in at]
-        turned_q, turned_k = ([rotate(v, p, theta, m, layout) for v, p in zip(rows, at)] for rows in (q, k))
-        cases.append({**said, "what": "rotated", "positions": at, "x": q, "expected": turned_q})
-        expected = [
-            [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(turned_k)]
-            for i, u in enumerate(turned_q)
-        ]
-        given = {"scale": scale, "q": [q], "k": [k], "query": at, "key": at, "expected": [expected]}
-        cases.append({**said, "what": "logits", **given})
-print(json.dumps({"encoding": "DynamicYaRN", "how": __doc__, "cases": cases}))
+        at = [0, n // 2, n - 1]
+        case = rotary_logits(said, width, at, theta, layout, m, period=5)
+        x, expected = case["q"][0], [rotate(v, p, theta, layout, m) for v, p in zip(case["q"][0], at)]
+        cases += [{**said, "what": "rotated", "positions": at, "x": x, "expected": expected}, case]
+write("DynamicYaRN", __doc__, cases)

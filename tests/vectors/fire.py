@@ -10,8 +10,9 @@ bias 0). Smooth activations: `approximation` is the bound on chords between 4,09
 may use: max|f''| / (8 · 4095^2), with f'' from second differences on [0, 1].
 """
 
-import json
 import math
+
+from shared import write
 
 ACTIVATIONS = {
     "relu": lambda x: max(x, 0.0),
@@ -199,4 +200,4 @@ cases.append(case("zeros at the end", ENDS, [400], list(range(0, 401, 4)), L=8.0
 # Two knots close together, at x = 0.5 and 0.505, and every distance around them: x moves by 0.0001 from key to key.
 NARROW = [([[2.0], [2.0]], [-1.0, -1.01]), ([[30.0, -50.0]], [0.0])]
 cases.append(case("knots close together", NARROW, [100_000], [100_000 - d for d in range(940, 1080, 4)]))
-print(json.dumps({"encoding": "FIRE", "how": __doc__, "cases": cases}))
+write("FIRE", __doc__, cases)

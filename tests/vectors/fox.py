@@ -4,30 +4,9 @@ Lin et al. 2025, eq. 4 ff.; zhixuan-lin/forgetting-transformer, the gate of type
 summed anew. The paper has no digits of a bias in print, so nothing here is.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def log_sigmoid(x):
-    return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))
+from shared import dot, log_sigmoid, numbers, table, write
 
 
 def bias(w, b, x, queries, documents):
@@ -119,4 +98,4 @@ cases = [
         "output of the last 4, documents", 3, 4, 8, 4, seed=140, what="output", documents=[1, 1, 1, 2, 2, 2, 2, 3]
     ),
 ]
-print(json.dumps({"encoding": "FoX", "how": __doc__, "cases": cases}))
+write("FoX", __doc__, cases)

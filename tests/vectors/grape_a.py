@@ -4,26 +4,9 @@ u and v are divided by their lengths, unless `normalized` is false. Zhang et al.
 llama-mha-grape-a-querykeygated.py. Plain Python, float64. No digits are in print.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+from shared import dot, numbers, table, write
 
 
 def softplus(z):
@@ -87,4 +70,4 @@ cases = [
     case("far", 2, 4, [1_000_000], [0, 1, 999_999, 1_000_000], seed=60),
     case("gaps", 2, 4, [0, 3, 4, 90], [0, 3, 4, 90], seed=70),
 ]
-print(json.dumps({"encoding": "GrapeA", "how": __doc__, "cases": cases}))
+write("GrapeA", __doc__, cases)

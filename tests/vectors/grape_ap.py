@@ -5,30 +5,9 @@ p_l = W x_l / sqrt(mean square + 2^-23); R_l turns the pairs (c, c + w/2) by l r
 float64.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def log_sigmoid(x):
-    return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))
+from shared import dot, log_sigmoid, table, write
 
 
 def slopes(heads):
@@ -103,4 +82,4 @@ cases = [
     random_case("documents in each other", 2, 4, 3, 8, seed=80, documents=[1, 2, 1, 1, 2, 2, 1, 2]),
     random_case("the last 3, padding", 2, 4, 3, 9, 3, seed=90, documents=[-1, -1, -1, -1, 0, 0, 0, 0, 0]),
 ]
-print(json.dumps({"encoding": "GrapeAP", "how": __doc__, "cases": cases}))
+write("GrapeAP", __doc__, cases)

@@ -3,8 +3,9 @@
 Plain Python, float64; `computed` values have 8 digits.
 """
 
-import json
 import math
+
+from shared import write
 
 DISTANCES = [0, 1, 2, 3, 10, 100, 1000]
 COMPUTED = {
@@ -39,4 +40,4 @@ cases = [
     case("formula", list(COMPUTED), [[bias(*p, d) for d in DISTANCES] for p in COMPUTED], "formula", 1e-13),
     case("clamped at 0.01", ODD, [[bias(*p, d) for d in DISTANCES] for p in ODD], "formula", 1e-13),
 ]
-print(json.dumps({"encoding": "KerpleLog", "how": __doc__, "cases": cases}))
+write("KerpleLog", __doc__, cases)

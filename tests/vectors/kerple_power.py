@@ -3,7 +3,7 @@
 Plain Python, float64; `computed` values have 8 digits.
 """
 
-import json
+from shared import write
 
 DISTANCES = [0, 1, 2, 3, 10, 100, 1000]
 COMPUTED = {
@@ -37,4 +37,4 @@ cases = [
     case("formula", list(COMPUTED), [[bias(*p, d) for d in DISTANCES] for p in COMPUTED], "formula", 1e-13),
     case("clamped", ODD, [[bias(*p, d) for d in DISTANCES] for p in ODD], "formula", 1e-13),
 ]
-print(json.dumps({"encoding": "KerplePower", "how": __doc__, "cases": cases}))
+write("KerplePower", __doc__, cases)

@@ -1,6 +1,6 @@
 """Learned: x + P[position]; no row, no answer. Plain Python: the expected rows are the table's own."""
 
-import json
+from shared import write
 
 TABLE = [[0.5, -1.0, 2.0], [3.0, 0.25, -0.75], [1e-3, 7.0, -2.5], [-4.0, 0.0, 1.0]]
 GIVEN = {
@@ -29,4 +29,4 @@ cases = [
     },
     {"name": "far past the end", "what": "error", **GIVEN, "positions": [1000000], "expected": ["position 1000000"]},
 ]
-print(json.dumps({"encoding": "Learned", "how": __doc__, "cases": cases}))
+write("Learned", __doc__, cases)

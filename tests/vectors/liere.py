@@ -4,25 +4,12 @@ StanfordMIMI/LieRE, models/rope_vit.py: the entries of A_a above the diagonal ar
 Plain Python. The exponentials are Taylor series in 60 decimal digits, and everything else is float64.
 """
 
-import json
 import math
 from decimal import Decimal, getcontext
 
+from shared import table, write
+
 getcontext().prec = 60
-
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
 
 
 def times(a, b):
@@ -136,4 +123,4 @@ cases = [
     random_case("far apart", 2, 4, far, far, seed=80, m=4, atol=1e-8),
     random_case("one query", 2, 4, [[5, 2]], [*grid, [5, 2]], seed=90, m=4),
 ]
-print(json.dumps({"encoding": "LieRE", "how": __doc__, "cases": cases}))
+write("LieRE", __doc__, cases)

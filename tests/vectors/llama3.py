@@ -5,8 +5,9 @@ low_freq_factor and high_freq_factor.
 Plain Python, float64; `printed`: the frequencies of Llama-3.2-1B as a float32 program gives them (10 digits, 7 of them sure).
 """
 
-import json
 import math
+
+from shared import rotary_cases, write
 
 
 def frequencies(r, length, base=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0):
@@ -22,19 +23,6 @@ def frequencies(r, length, base=1e4, factor=8.0, low_freq_factor=1.0, high_freq_
             u = (length / wave - low_freq_factor) / (high_freq_factor - low_freq_factor)
             out.append((1 - u) * theta / factor + u * theta)
     return out
-
-
-def rotate(x, position, theta, layout="interleaved"):
-    out, pairs = list(x), len(theta)
-    for p in range(pairs):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + pairs)
-        cos, sin = math.cos(position * theta[p]), math.sin(position * theta[p])
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 # head_dim 64, base 500000, factor 32, low 1, high 4, L 8192
@@ -87,18 +75,6 @@ for width, length, settings in [
         "context": {"head_dim": width, "train_length": length},
         "settings": settings,
     }
-    # A float64 angle of 10^6 radians is off by 10^-10.
-    for positions, atol in (([0, 3, 1000], 2e-12), ([1_000_000], 2e-9)):
-        x = [vector(width, at % 7) for at in positions]
-        expected = [rotate(v, at, theta, layout) for v, at in zip(x, positions)]
-        cases.append({**said, "what": "rotated", "atol": atol, "positions": positions, "x": x, "expected": expected})
-    at, scale = [0, 5, 90], 1 / math.sqrt(width)
-    q, k = [vector(width, 11 + n) for n in at], [vector(width, 23 + n) for n in at]
-    turned_q, turned_k = ([rotate(v, n, theta, layout) for v, n in zip(rows, at)] for rows in (q, k))
-    expected = [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(turned_k)]
-        for i, u in enumerate(turned_q)
-    ]
-    given = {"scale": scale, "q": [q], "k": [k], "query": at, "key": at, "expected": [expected]}
-    cases.append({**said, "what": "logits", "atol": 4e-12, **given})
-print(json.dumps({"encoding": "Llama3", "how": __doc__, "cases": cases}))
+    places = {"near": ([0, 3, 1000], 2e-12), "far": ([1_000_000], 2e-9), "at": [0, 5, 90]}
+    cases += rotary_cases(said, width, theta, layout, **places, atol=4e-12)
+write("Llama3", __doc__, cases)

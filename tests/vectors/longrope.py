@@ -5,8 +5,9 @@ attention_factor. Without lists: 1 for short_factor, and for long_factor NTK-awa
 Plain Python, float64; `printed`: the factor of Phi-3-mini-128k and Phi-4-mini (s 32, L 4096), in the graphs that compilers print.
 """
 
-import json
 import math
+
+from shared import rotary_logits, rotate, write
 
 
 def frequencies(n, r, length, base=1e4, factor=4.0, short_factor=None, long_factor=None):
@@ -17,19 +18,6 @@ def frequencies(n, r, length, base=1e4, factor=4.0, short_factor=None, long_fact
         return [t / x for t, x in zip(theta, long_factor, strict=True)]
     scaled = base * factor ** (r / (r - 2)) if r > 2 else base
     return [scaled ** (-2 * p / r) for p in range(r // 2)]
-
-
-def rotate(x, position, theta, m, layout="interleaved"):
-    out, pairs = list(x), len(theta)
-    for p in range(pairs):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + pairs)
-        cos, sin = m * math.cos(position * theta[p]), m * math.sin(position * theta[p])
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 M = 1.1902380714238083
@@ -76,14 +64,8 @@ for width, length, settings in [
             "context": {"head_dim": width, "train_length": length},
             "settings": settings,
         }
-        at, scale = [0, n // 2, n - 1], 1 / math.sqrt(width)
-        q, k = [vector(width, 11 + p % 5) for p in at], [vector(width, 23 + p % 5) for p in at]
-        turned_q, turned_k = ([rotate(v, p, theta, m, layout) for v, p in zip(rows, at)] for rows in (q, k))
-        cases.append({**said, "what": "rotated", "positions": at, "x": q, "expected": turned_q})
-        expected = [
-            [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(turned_k)]
-            for i, u in enumerate(turned_q)
-        ]
-        given = {"scale": scale, "q": [q], "k": [k], "query": at, "key": at, "expected": [expected]}
-        cases.append({**said, "what": "logits", **given})
-print(json.dumps({"encoding": "LongRoPE", "how": __doc__, "cases": cases}))
+        at = [0, n // 2, n - 1]
+        case = rotary_logits(said, width, at, theta, layout, m, period=5)
+        x, expected = case["q"][0], [rotate(v, p, theta, layout, m) for v, p in zip(case["q"][0], at)]
+        cases += [{**said, "what": "rotated", "positions": at, "x": x, "expected": expected}, case]
+write("LongRoPE", __doc__, cases)

@@ -13,12 +13,13 @@ HERE = Path(__file__).parent
 
 
 def scripts() -> list[Path]:
-    return sorted(path for path in HERE.glob("*.py") if path != Path(__file__))
+    return sorted(path for path in HERE.glob("*.py") if path.name not in ("make.py", "shared.py"))
 
 
 def run(script: Path) -> dict[str, Any]:
-    """What a script says, in an interpreter that has the standard library and nothing else (no site packages)."""
-    ran = subprocess.run([sys.executable, "-I", "-S", str(script)], capture_output=True, text=True, check=False)
+    """What a script says, in an interpreter that has the standard library, `shared.py` and nothing else (no site packages)."""
+    code = f"import runpy, sys; sys.path.append({str(HERE)!r}); runpy.run_path({str(script)!r}, run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(f"{script.name} failed:\n{ran.stderr}")
     return json.loads(ran.stdout)

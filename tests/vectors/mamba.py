@@ -12,32 +12,11 @@ a token's state is summed over all tokens before it, not carried on. The paper h
 here is.
 """
 
-import json
 import math
 
+from shared import dot, numbers, silu, table, write
+
 KERNEL = 4
-
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def silu(x):
-    return x / (1 + math.exp(-x))
 
 
 def softplus(x):
@@ -126,4 +105,4 @@ cases = [
     case("documents", 3, 3, 10, 70, documents=[4, 4, 4, 4, 4, 1, 2, 2, 7, 7]),
     case("padding", 3, 3, 8, 80, documents=[-1, -1, -1, 0, 0, 0, 0, 0]),
 ]
-print(json.dumps({"encoding": "Mamba", "how": __doc__, "cases": cases}))
+write("Mamba", __doc__, cases)

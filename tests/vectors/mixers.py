@@ -27,34 +27,17 @@ Each document begins with an empty state. Plain Python, float64. The expected va
 without norm, residual connection and MLP. The papers print no digits of an output, so nothing here is printed.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def times(matrix, vector, bias=None):
-    return [dot(row, vector) + (bias[n] if bias else 0.0) for n, row in enumerate(matrix)]
+from shared import dot, numbers, table, write
 
 
 def sigmoid(x):
     return 1 / (1 + math.exp(-x))
+
+
+def times(matrix, vector, bias=None):
+    return [dot(row, vector) + (bias[n] if bias else 0.0) for n, row in enumerate(matrix)]
 
 
 def of_each_document(mix):
@@ -325,25 +308,11 @@ def cases(mixer, mix, parameters, width, settings, known=None, names=None):
     return made
 
 
-print(
-    json.dumps(
-        {
-            "encoding": "mixers",
-            "how": __doc__,
-            "cases": [
-                *cases("lstm", lstm, lstm_parameters, 3, {}),
-                *cases(
-                    "linear_transformer",
-                    linear_transformer,
-                    linear_transformer_parameters,
-                    6,
-                    {"num_heads": 2},
-                    {"heads": 2},
-                ),
-                *cases("rwkv4", rwkv4, rwkv4_parameters, 4, {}),
-                *cases("hyena", hyena, hyena_parameters, 2, {}, names=("long", "documents")),
-                *cases("retnet", retnet, retnet_parameters, 8, {"num_heads": 2}, {"heads": 2}),
-            ],
-        }
-    )
-)
+all_cases = [
+    *cases("lstm", lstm, lstm_parameters, 3, {}),
+    *cases("linear_transformer", linear_transformer, linear_transformer_parameters, 6, {"num_heads": 2}, {"heads": 2}),
+    *cases("rwkv4", rwkv4, rwkv4_parameters, 4, {}),
+    *cases("hyena", hyena, hyena_parameters, 2, {}, names=("long", "documents")),
+    *cases("retnet", retnet, retnet_parameters, 8, {"num_heads": 2}, {"heads": 2}),
+]
+write("mixers", __doc__, all_cases)

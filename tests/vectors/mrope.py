@@ -4,8 +4,9 @@ Chunked sections as transformers' Qwen2-VL and GLM-4V (a list of pairs, split by
 all pairs, then row gets 1, 4, 7, ... and column 2, 5, 8, ... below 3 times their sections). Plain Python, float64.
 """
 
-import json
 import math
+
+from shared import logits, vector, write
 
 
 def owners(sections, order):
@@ -34,16 +35,6 @@ def rotate(x, radians, layout):
 
 def rotated(rows, rotation, layout):
     return [rotate(x, radians, layout) for x, radians in zip(rows, rotation)]
-
-
-def logits(q, k, scale):
-    return [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(k)] for i, u in enumerate(q)
-    ]
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 # Qwen2-VL: 16, 24, 24 of 64 pairs; Qwen3-VL: 24, 20, 20. At smaller heads, row and column have 3/8 or 5/16, rounded down.
@@ -80,4 +71,4 @@ for width, sections, order, settings, at in [
     turned_q, turned_k = (rotated(rows, rotation, layout) for rows in (q, k))
     rows = {"query": at, "key": at, "q": [q], "k": [k], "scale": scale}
     cases.append({**said, "what": "logits", **rows, "expected": [logits(turned_q, turned_k, scale)]})
-print(json.dumps({"encoding": "MRoPE", "how": __doc__, "cases": cases}))
+write("MRoPE", __doc__, cases)

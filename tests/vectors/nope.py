@@ -4,8 +4,9 @@ The construction of the NoPE paper's first theorem: equal keys and a value that 
 (counted from 1) the number 1/t.
 """
 
-import json
 import math
+
+from shared import write
 
 Q = [[[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]]
 K = [[[2.0, 1.0], [-1.0, 0.5], [0.75, -3.0]]]
@@ -73,4 +74,4 @@ cases = [
         "expected": [[[x, 0.0] for x in (1, 0.5, 0.333333, 0.25, 0.2, 0.166667)]],
     },
 ]
-print(json.dumps({"encoding": "NoPE", "how": __doc__, "cases": cases}))
+write("NoPE", __doc__, cases)

@@ -4,32 +4,14 @@ Plain Python, float64, by the base (not by powers of s); the base and the freque
 a unit vector shows their cosine and sine.
 """
 
-import json
 import math
+
+from shared import rotary_cases, write
 
 
 def frequencies(r, factor=4.0, base=1e4):
     changed = base * factor ** (r / (r - 2))
     return [changed ** (-2 * p / r) for p in range(r // 2)]
-
-
-def rotate(x, position, theta, layout="interleaved"):
-    out = list(x)
-    for p, radians in enumerate(theta):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + len(theta))
-        cos, sin = math.cos(position * radians), math.sin(position * radians)
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
-
-
-def logits(q, k, scale):
-    return [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(k)] for i, u in enumerate(q)
-    ]
 
 
 # Half a unit of the last digit of 0.062996052 is 5e-10, 100 times that at position 100.
@@ -59,31 +41,7 @@ for width, settings in [
 ]:
     r = int(settings.get("rotary_fraction", 1.0) * width)
     theta = frequencies(r, settings.get("factor", 4.0), settings.get("base", 1e4))
-    layout = settings.get("layout", "interleaved")
-    said = {"from": "formula", "context": {"head_dim": width}, "settings": settings, "rtol": 0.0}
     name = f"d {width} " + " ".join(f"{k}={v}" for k, v in settings.items())
-    # A float64 angle of 10^6 radians is off by 10^-10.
-    for positions, atol in (([0, 1, 2, 3, 100], 1e-12), ([999_999, 1_000_000], 2e-9)):
-        x = [vector(width, p % 7) for p in positions]
-        turned = [rotate(v, p, theta, layout) for v, p in zip(x, positions)]
-        cases.append(
-            {"name": name, "what": "rotated", **said, "atol": atol, "positions": positions, "x": x, "expected": turned}
-        )
-    at, scale = [0, 1, 4, 900], 1 / math.sqrt(width)
-    q, k = [vector(width, 11 + p) for p in at], [vector(width, 23 + p) for p in at]
-    turned_q, turned_k = ([rotate(v, p, theta, layout) for v, p in zip(rows, at)] for rows in (q, k))
-    cases.append(
-        {
-            "name": name,
-            "what": "logits",
-            **said,
-            "atol": 1e-11,
-            "scale": scale,
-            "q": [q],
-            "k": [k],
-            "query": at,
-            "key": at,
-            "expected": [logits(turned_q, turned_k, scale)],
-        }
-    )
-print(json.dumps({"encoding": "NTKAware", "how": __doc__, "cases": cases}))
+    said = {"name": name, "from": "formula", "context": {"head_dim": width}, "settings": settings, "rtol": 0.0}
+    cases += rotary_cases(said, width, theta, settings.get("layout", "interleaved"))
+write("NTKAware", __doc__, cases)

@@ -8,8 +8,9 @@ length L; low = b(beta_fast), high = b(beta_slow), rounded outwards (truncate) a
 Plain Python, float64; `computed` borders and frequencies have 8 digits.
 """
 
-import json
 import math
+
+from shared import clip, rotary_cases, write
 
 
 def border(turns, r, length, base):
@@ -24,10 +25,6 @@ def borders(r, length, base, fast, slow, truncate):
     return low, high + 0.001 if low == high else high
 
 
-def clip(x):
-    return min(1.0, max(0.0, x))
-
-
 def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, ramp="index", truncate=True):
     out = []
     for p in range(r // 2):
@@ -39,19 +36,6 @@ def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, 
             rho = 1 - clip((length * theta / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow))
         out.append(theta / factor * rho + theta * (1 - rho))
     return out
-
-
-def rotate(x, position, theta, layout="interleaved"):
-    out, pairs = list(x), len(theta)
-    for p in range(pairs):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + pairs)
-        cos, sin = math.cos(position * theta[p]), math.sin(position * theta[p])
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 cases = []
@@ -141,29 +125,6 @@ for width, length, settings in [
         "context": {"head_dim": width, "train_length": length},
         "settings": settings,
     }
-    # A float64 angle of 10^6 radians is off by 10^-10.
-    for positions, atol in (([1, 3, 1000], 2e-12), ([1_000_000], 2e-9)):
-        x = [vector(width, at % 7) for at in positions]
-        expected = [rotate(v, at, theta, layout) for v, at in zip(x, positions)]
-        cases.append({**said, "what": "rotated", "atol": atol, "positions": positions, "x": x, "expected": expected})
-    at, scale = [0, 5, 90], 1 / math.sqrt(width)
-    q, k = [vector(width, 11 + n) for n in at], [vector(width, 23 + n) for n in at]
-    turned_q, turned_k = ([rotate(v, n, theta, layout) for v, n in zip(rows, at)] for rows in (q, k))
-    expected = [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(turned_k)]
-        for i, u in enumerate(turned_q)
-    ]
-    cases.append(
-        {
-            **said,
-            "what": "logits",
-            "atol": 2e-12,
-            "scale": scale,
-            "q": [q],
-            "k": [k],
-            "query": at,
-            "key": at,
-            "expected": [expected],
-        }
-    )
-print(json.dumps({"encoding": "NTKByParts", "how": __doc__, "cases": cases}))
+    places = {"near": ([1, 3, 1000], 2e-12), "far": ([1_000_000], 2e-9), "at": [0, 5, 90]}
+    cases += rotary_cases(said, width, theta, layout, **places, atol=2e-12)
+write("NTKByParts", __doc__, cases)

@@ -5,57 +5,9 @@ w_t = y / sqrt(|y|^2 + 1e-6), y = silu(sum over n of c_n z_(t - n)), z = A B x; 
 every convolution computed anew. No digits are in print.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def tables(count, rows, columns, seed, size=1.0):
-    return [table(rows, columns, seed + 7 * n, size) for n in range(count)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def sigmoid(z):
-    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-
-
-def directions(A, B, c, x, ids):
-    """w[group][t][d]."""
-    out = []
-    for Ag, cg in zip(A, c):
-        z = [[dot(a, [dot(b, xt) for b in B]) for a in Ag] for xt in x]
-        rows = []
-        for t in range(len(x)):
-            own = [s for s in range(t + 1) if ids[s] == ids[t]][::-1]  # the tokens of the document, t first
-            total = [
-                math.fsum(cg[n][m] * z[own[m]][n] for m in range(min(len(own), len(cg[n])))) for n in range(len(Ag))
-            ]
-            y = [n * sigmoid(n) for n in total]
-            rows.append([n / math.sqrt(dot(y, y) + 1e-6) for n in y])
-        out.append(rows)
-    return out
-
-
-def reflected(k, w, beta):
-    """(I - beta w w^T) k."""
-    factor = beta * dot(w, k)
-    return [n - factor * m for n, m in zip(k, w)]
+from shared import directions, dot, numbers, reflected, sigmoid, table, tables, write
 
 
 def case(name, parameters, x, queries=None, *, heads=None, documents=None, key=None, seed=0, scale=0.5, q=None, k=None):
@@ -154,4 +106,4 @@ cases = [
     random_case("documents in each other", 2, 3, 2, 8, seed=80, documents=[1, 2, 1, 1, 2, 2, 1, 2]),
     random_case("the last 3, padding", 2, 3, 2, 9, 3, seed=90, documents=[-1, -1, -1, -1, 0, 0, 0, 0, 0]),
 ]
-print(json.dumps({"encoding": "PaTH", "how": __doc__, "cases": cases}))
+write("PaTH", __doc__, cases)

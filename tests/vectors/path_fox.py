@@ -4,57 +4,9 @@ With a scaled gate the sum is divided by sqrt(d), as in fla, ops/path_attn/naive
 Python, float64; every matrix H_t is applied to the key, one after the other, and every sum computed anew. No digits are in print.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def tables(count, rows, columns, seed, size=1.0):
-    return [table(rows, columns, seed + 7 * n, size) for n in range(count)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def sigmoid(z):
-    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-
-
-def directions(A, B, c, x, ids):
-    """w[group][t][d]."""
-    out = []
-    for Ag, cg in zip(A, c):
-        z = [[dot(a, [dot(b, xt) for b in B]) for a in Ag] for xt in x]
-        rows = []
-        for t in range(len(x)):
-            own = [s for s in range(t + 1) if ids[s] == ids[t]][::-1]  # the tokens of the document, t first
-            total = [
-                math.fsum(cg[n][m] * z[own[m]][n] for m in range(min(len(own), len(cg[n])))) for n in range(len(Ag))
-            ]
-            y = [n * sigmoid(n) for n in total]
-            rows.append([n / math.sqrt(dot(y, y) + 1e-6) for n in y])
-        out.append(rows)
-    return out
-
-
-def reflected(k, w, beta):
-    """(I - beta w w^T) k."""
-    factor = beta * dot(w, k)
-    return [n - factor * m for n, m in zip(k, w)]
+from shared import directions, dot, numbers, reflected, sigmoid, table, tables, write
 
 
 def case(name, parameters, x, queries=None, *, scaled=False, documents=None, seed=0, scale=0.5):
@@ -126,4 +78,4 @@ cases = [
     random_case("documents in each other", 2, 3, 2, 8, seed=80, documents=[1, 2, 1, 1, 2, 2, 1, 2]),
     random_case("the last 3, padding, scaled gates", 2, 3, 2, 9, 3, seed=90, documents=[-1] * 4 + [0] * 5, scaled=True),
 ]
-print(json.dumps({"encoding": "PaTHFoX", "how": __doc__, "cases": cases}))
+write("PaTHFoX", __doc__, cases)

@@ -3,22 +3,9 @@
 Gopalakrishnan et al. 2025; lucidrains/PoPE-pytorch, PoPE_pytorch/pope.py. Plain Python, float64.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
+from shared import table, write
 
 
 def softplus(x):
@@ -79,4 +66,4 @@ cases = [
     random_case("far apart", 2, 4, [0, 7, 1000, 999_999], [0, 7, 1000, 999_999], seed=60, atol=1e-8),
     random_case("one query", 2, 4, [90], [*range(0, 90, 9), 90], seed=70),
 ]
-print(json.dumps({"encoding": "PoPE", "how": __doc__, "cases": cases}))
+write("PoPE", __doc__, cases)

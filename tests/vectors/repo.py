@@ -5,30 +5,8 @@ Plain Python, float64. A pair is a complex number, which is multiplied by e^(i a
 """
 
 import cmath
-import json
-import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def silu(x):
-    return x / (1 + math.exp(-x))
+from shared import dot, product, silu, table, write
 
 
 def position(U, V, w, x):
@@ -40,10 +18,6 @@ def turned(x, z, base, layout):
     d = len(x)
     pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + d // 2) for p in range(d // 2)]
     return [complex(x[a], x[b]) * cmath.exp(1j * z * base ** (-2 * p / d)) for p, (a, b) in enumerate(pairs)]
-
-
-def product(a, b):
-    return math.fsum((x * y.conjugate()).real for x, y in zip(a, b))
 
 
 def case(name, U, V, w, x, queries=None, *, dim, base=None, layout=None, documents=None, key=None, seed=0, scale=0.5):
@@ -101,4 +75,4 @@ cases = [
     ),
     random_case("documents change no position", 2, 3, 2, 7, dim=4, seed=70, documents=[1, 2, 1, 1, 2, 2, 1]),
 ]
-print(json.dumps({"encoding": "RePo", "how": __doc__, "cases": cases}))
+write("RePo", __doc__, cases)

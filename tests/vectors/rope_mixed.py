@@ -5,22 +5,9 @@ multiplied by e^(i angle).
 """
 
 import cmath
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
+from shared import product, table, write
 
 
 def angles(position, f):
@@ -33,10 +20,6 @@ def turned(x, radians, layout):
     n = len(radians)
     pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + n) for p in range(n)]
     return [complex(x[a], x[b]) * cmath.exp(1j * angle) for (a, b), angle in zip(pairs, radians)]
-
-
-def product(a, b):
-    return math.fsum((x * y.conjugate()).real for x, y in zip(a, b))
 
 
 def case(name, f, query, key, q, k, *, atol=1e-12, scale=0.5, **settings):
@@ -99,4 +82,4 @@ cases = [
     random_case("far apart", 2, 8, far, far, seed=70, atol=1e-8),
     random_case("one query", 2, 4, [[5, 2]], [*grid, [5, 2]], seed=80),
 ]
-print(json.dumps({"encoding": "RoPEMixed", "how": __doc__, "cases": cases}))
+write("RoPEMixed", __doc__, cases)

@@ -4,8 +4,9 @@ Plain Python, float64; `computed` values have 8 digits. The sum is added without
 is taken as 2 sin² where it is a small number (`small`), so that the reference keeps its digits.
 """
 
-import json
 import math
+
+from shared import write
 
 
 def bias(head, heads, d, dim=128, base=10_000.0, small=False):
@@ -67,4 +68,4 @@ for dim in (2, 4):
 cases.append(case("positions near 10^6", 4, NEAR, atol=1e-11, last=1_000_000))
 # 10^6 radians are off by 10^-10.
 cases.append(case("distances near 10^6", 4, [999_000, 999_999, 1_000_000], atol=5e-9))
-print(json.dumps({"encoding": "Sandwich", "how": __doc__, "cases": cases}))
+write("Sandwich", __doc__, cases)

@@ -8,30 +8,13 @@ digits are in print.
 """
 
 import cmath
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
+from shared import dot, numbers, product, table, tables, write
 
 
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def tables(count, rows, columns, seed, size=1.0):
-    return [table(rows, columns, seed + 7 * n, size) for n in range(count)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
 
 
 def normalized(x, heads):
@@ -42,10 +25,6 @@ def normalized(x, heads):
         size = math.sqrt(dot(own, own) + 1e-6)
         out += [n / size for n in own]
     return out
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
 
 
 def numbers_y(weights, u, h, p):
@@ -88,10 +67,6 @@ def turned(x, angle, layout):
     d = len(x)
     pairs = [(2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + d // 2) for p in range(d // 2)]
     return [complex(x[a], x[b]) * cmath.exp(1j * radians) for (a, b), radians in zip(pairs, angle)]
-
-
-def product(a, b):
-    return math.fsum((x * y.conjugate()).real for x, y in zip(a, b))
 
 
 def case(name, weights, x, queries=None, *, key=None, documents=None, seed=0, scale=0.5, **settings):
@@ -178,4 +153,4 @@ cases = [
         "as published, the last 3, padding", 2, 2, 2, 9, 3, seed=160, documents=[-1] * 4 + [0] * 5, **published
     ),
 ]
-print(json.dumps({"encoding": "SelectiveRoPE", "how": __doc__, "cases": cases}))
+write("SelectiveRoPE", __doc__, cases)

@@ -5,8 +5,9 @@ of k 1, head_dim 2, wK = (1, 0), (0, 1), (1, 1), q = (2, 3). A table that counts
 query of 1, shows its index.
 """
 
-import json
 import math
+
+from shared import write
 
 COMPUTED = {0: [0, 1, 2, 3, 4, 4, 4, 4], 5: [-4, -4, -3, -2, -1, 0, 1, 2]}
 EXTRA = {-3: 2, -2: 2, -1: 2, 0: 3, 1: 5, 2: 5}
@@ -156,4 +157,4 @@ for heads, dim, clip, scale, positions in [
             expected=output(q, k, v, wk, wv, positions, clip, scale),
         )
     )
-print(json.dumps({"encoding": "Shaw", "how": __doc__, "cases": cases}))
+write("Shaw", __doc__, cases)

@@ -4,16 +4,9 @@ huggingface/transformers, models/gpt_oss, appends s_h to the logits and drops it
 with the sum in the denominator.
 """
 
-import json
 import math
 
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
+from shared import dot, vector, write
 
 
 def case(name, logits, q, k, v, scale=0.5):
@@ -69,4 +62,4 @@ cases = [
     random_case("one query", [1.0], 1, 7),
     random_case("far above all logits, and far below", [60.0, -60.0], 6, 6),
 ]
-print(json.dumps({"encoding": "Sinks", "how": __doc__, "cases": cases}))
+write("Sinks", __doc__, cases)

@@ -3,8 +3,9 @@
 Plain Python, float64; `computed` values (8 digits): c = 4, positions 0 ... 3.
 """
 
-import json
 import math
+
+from shared import write
 
 
 def row(position, width, base, layout):
@@ -65,4 +66,4 @@ for width, base, layout in [
                 "expected": [row(p, width, base, layout) for p in positions],
             }
         )
-print(json.dumps({"encoding": "Sinusoidal", "how": __doc__, "cases": cases}))
+write("Sinusoidal", __doc__, cases)

@@ -4,21 +4,9 @@ Tan et al. 2025, equations 1 to 4. The current token has no weight, unless `curr
 float64, products as they stand. With logits of 0 and three keys, the weights are 1/8, 1/4, 1/2, and the rest is 1/8.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
+from shared import table, write
 
 
 def sigmoid(x):
@@ -80,4 +68,4 @@ cases = [
     case("two documents", q, k, v, documents=[0, 0, 0, 1, 1, 0, 1, 1, 0]),
     case("large logits", heads(9, 4, 1, 6.0), heads(9, 4, 2, 6.0), v),
 ]
-print(json.dumps({"encoding": "StickBreaking", "how": __doc__, "cases": cases}))
+write("StickBreaking", __doc__, cases)

@@ -7,7 +7,7 @@ of the NoPE paper for B 5, D 6. E is set to the bucket's number (head 0) and to 
 shows its bucket.
 """
 
-import json
+from shared import write
 
 
 def bucket(distance, buckets, reach):
@@ -154,4 +154,4 @@ for settings, at, weight in SQUARES:
             "expected": [[[None if at(i - j) is None else weight[at(i - j)] for j in rows] for i in rows]],
         }
     )
-print(json.dumps({"encoding": "T5", "how": __doc__, "cases": cases}))
+write("T5", __doc__, cases)

@@ -5,8 +5,9 @@ Plain Python, float64, the four terms one by one. `computed`: R of distances 0, 
 W_R the identity and u = v = 0, a query that is a unit vector shows one number of R.
 """
 
-import json
 import math
+
+from shared import write
 
 COMPUTED = [
     [0.0, 0.0, 1.0, 1.0],
@@ -179,4 +180,4 @@ for name, parameters in {
             expected=logits(q, k, given["W_R"], given["u"], given["v"], [100_000], key, 0.9),
         )
     )
-print(json.dumps({"encoding": "TransformerXL", "how": __doc__, "cases": cases}))
+write("TransformerXL", __doc__, cases)

@@ -5,30 +5,9 @@ Tilde Research 2026; fla, layers/wall_attn.py and ops/wall_attn/naive.py. Plain 
 digits are in print.
 """
 
-import json
 import math
 
-
-def numbers(count, seed, size=1.0):
-    """Numbers in -size ... size from a small congruential generator, the same everywhere."""
-    out = []
-    for _ in range(count):
-        seed = (1103515245 * seed + 12345) % 2**31
-        out.append(round(size * (seed / 2**30 - 1), 6))
-    return out
-
-
-def table(rows, columns, seed, size=1.0):
-    flat = numbers(rows * columns, seed, size)
-    return [flat[r * columns : r * columns + columns] for r in range(rows)]
-
-
-def dot(a, b):
-    return math.fsum(x * y for x, y in zip(a, b))
-
-
-def sigmoid(z):
-    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
+from shared import dot, numbers, sigmoid, table, write
 
 
 def case(name, parameters, x, queries=None, *, documents=None, key=None, seed=0, scale=0.5, q=None, k=None):
@@ -110,4 +89,4 @@ cases = [
     random_case("documents in each other", 2, 3, 2, 8, seed=80, documents=[1, 2, 1, 1, 2, 2, 1, 2], gated=True),
     random_case("the last 3, padding", 2, 3, 2, 9, 3, seed=90, documents=[-1, -1, -1, -1, 0, 0, 0, 0, 0]),
 ]
-print(json.dumps({"encoding": "Wall", "how": __doc__, "cases": cases}))
+write("Wall", __doc__, cases)

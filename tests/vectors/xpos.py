@@ -4,8 +4,9 @@ Plain Python, float64, by m - n: no centre and no gains of their own. Pairs are 
 What is `computed` (d 8, γ 0.4, B 512): ζ_i^(distance / 512), shown by unit vectors and the cosine of RoPE's angle.
 """
 
-import json
 import math
+
+from shared import vector, write
 
 
 def product(q, k, m, n, r, base=1e4, gamma=0.4, scale_base=512.0, layout="interleaved"):
@@ -18,10 +19,6 @@ def product(q, k, m, n, r, base=1e4, gamma=0.4, scale_base=512.0, layout="interl
         real, imaginary = q[a] * k[a] + q[b] * k[b], q[b] * k[a] - q[a] * k[b]
         total += zeta ** ((m - n) / scale_base) * (real * math.cos(angle) - imaginary * math.sin(angle))
     return total
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 COMPUTED = {
@@ -91,4 +88,4 @@ for width, settings in [
                 ],
             }
         )
-print(json.dumps({"encoding": "XPos", "how": __doc__, "cases": cases}))
+write("XPos", __doc__, cases)

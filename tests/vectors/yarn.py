@@ -5,16 +5,13 @@ border high, theta_p before low, and a ramp over p between (low, high: the pairs
 Plain Python, float64; `computed` m and frequencies (10 and 8 digits).
 """
 
-import json
 import math
+
+from shared import clip, rotary_cases, write
 
 
 def g(s, x=1.0):
     return 1.0 if s <= 1 else 0.1 * x * math.log(s) + 1.0
-
-
-def clip(x):
-    return min(1.0, max(0.0, x))
 
 
 def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, ramp="index", truncate=True):
@@ -29,19 +26,6 @@ def frequencies(r, length, base=1e4, factor=4.0, beta_fast=32.0, beta_slow=1.0, 
     else:
         stay = [clip((length * t / (2 * math.pi) - beta_slow) / (beta_fast - beta_slow)) for t in theta]
     return [(1 - w) * t / factor + w * t for w, t in zip(stay, theta)]
-
-
-def rotate(x, position, theta, m, layout="interleaved"):
-    out, pairs = list(x), len(theta)
-    for p in range(pairs):
-        a, b = (2 * p, 2 * p + 1) if layout == "interleaved" else (p, p + pairs)
-        cos, sin = m * math.cos(position * theta[p]), m * math.sin(position * theta[p])
-        out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
-    return out
-
-
-def vector(width, seed):
-    return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
 COMPUTED = {"what": "rotated", "from": "computed", "rtol": 0.0}
@@ -126,18 +110,6 @@ for width, length, settings in [
         "context": {"head_dim": width, "train_length": length},
         "settings": settings,
     }
-    # A float64 angle of 10^6 radians is off by 10^-10.
-    for positions, atol in (([0, 3, 1000], 2e-12), ([1_000_000], 2e-9)):
-        x = [vector(width, at % 7) for at in positions]
-        expected = [rotate(v, at, theta, m, layout) for v, at in zip(x, positions)]
-        cases.append({**said, "what": "rotated", "atol": atol, "positions": positions, "x": x, "expected": expected})
-    at, scale = [0, 5, 90], 1 / math.sqrt(width)
-    q, k = [vector(width, 11 + n) for n in at], [vector(width, 23 + n) for n in at]
-    turned_q, turned_k = ([rotate(v, n, theta, m, layout) for v, n in zip(rows, at)] for rows in (q, k))
-    expected = [
-        [scale * sum(a * b for a, b in zip(u, w)) if j <= i else None for j, w in enumerate(turned_k)]
-        for i, u in enumerate(turned_q)
-    ]
-    given = {"scale": scale, "q": [q], "k": [k], "query": at, "key": at, "expected": [expected]}
-    cases.append({**said, "what": "logits", "atol": 4e-12, **given})
-print(json.dumps({"encoding": "YaRN", "how": __doc__, "cases": cases}))
+    places = {"near": ([0, 3, 1000], 2e-12), "far": ([1_000_000], 2e-9), "at": [0, 5, 90]}
+    cases += rotary_cases(said, width, theta, layout, m, **places, atol=4e-12)
+write("YaRN", __doc__, cases)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from lengthwise.metrics import Metric
 
 CONFIDENCE = 0.95
+QUANTILE_NORMAL = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # two-sided: 1.960
 RESAMPLES = 1000
 
 Basis = Literal["seeds", "seeds and prompts", "examples", "rounds", "none"]
@@ -55,11 +56,6 @@ def quantile_t(degrees: float) -> float:
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
-@lru_cache(maxsize=1)
-def quantile_normal() -> float:
-    return statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-
-
 def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None) -> Interval:
     """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s: sample standard deviation."""
     if len(means) < 2:
@@ -85,7 +81,7 @@ def with_wilson(interval: Interval, examples: float) -> Interval:
     """
     if interval.basis == "none" or examples < 1:
         return interval
-    p, z = interval.mean, quantile_normal()
+    p, z = interval.mean, QUANTILE_NORMAL
     middle = (p + z * z / (2 * examples)) / (1 + z * z / examples)
     half = z / (1 + z * z / examples) * math.sqrt(p * (1 - p) / examples + z * z / (4 * examples * examples))
     low, high = min(interval.low, max(0.0, middle - half)), max(interval.high, min(1.0, middle + half))
@@ -95,7 +91,7 @@ def with_wilson(interval: Interval, examples: float) -> Interval:
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:
     """Return the normal interval over one seed's examples, which says nothing about other seeds."""
     finite = math.isfinite(mean) and math.isfinite(standard_error)
-    half_width = quantile_normal() * standard_error if finite else math.nan
+    half_width = QUANTILE_NORMAL * standard_error if finite else math.nan
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
 
 
@@ -214,7 +210,7 @@ def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:
     examples = seeds**2 / math.fsum(1 / n for n in counts)  # their sum, if every seed has the same number
     share = (mean * examples + 0.5) / (examples + 1)
     variance = share * (1 - share)
-    half_width = max(over_seeds(means).half_width, quantile_normal() * math.sqrt(variance / examples)) / variance
+    half_width = max(over_seeds(means).half_width, QUANTILE_NORMAL * math.sqrt(variance / examples)) / variance
     logit = math.log(share / (1 - share))
     low, high = (1 / (1 + math.exp(-end)) for end in (logit - half_width, logit + half_width))
     low, high = min(low, mean), max(high, mean)

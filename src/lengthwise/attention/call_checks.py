@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention.arguments import transpose_hint, transposed
 from lengthwise.config import ConfigError, context_of
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import AttentionModifiers, DecayProduct, HouseholderProduct, Rotation, num_heads
+from lengthwise.forms import AttentionModifiers, Rotation
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -90,12 +90,10 @@ def check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEnco
     name = type(encoding).__name__
     # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
     # heads share may stand beside one that has a row for each head.
-    counts = [num_heads(term) for term in modifiers.terms]
-    if isinstance(modifiers.product, HouseholderProduct | DecayProduct):
-        counts.append(num_heads(modifiers.product))
+    counts = [form.heads for form in (*modifiers.terms, modifiers.product) if form is not None and form.along("h")]
     rotation = modifiers.rotation
-    if rotation is not None and rotation.tensors and (rotated := rotation.tensors[0].shape[1]) > 1:
-        counts.append(rotated)
+    if rotation is not None and rotation.heads > 1:
+        counts.append(rotation.heads)
     heads = max(counts) if counts else q.shape[1]  # torch.compile knows no `default` of max
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")

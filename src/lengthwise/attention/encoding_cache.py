@@ -7,7 +7,7 @@ Encodings need no support for this: the cache stores forms and slices them.
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -95,10 +95,7 @@ def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
 
 def _is_cacheable(modifiers: forms.AttentionModifiers) -> bool:
     """Whether there are forms, and all of them are indexed by distances or by the positions of queries and keys."""
-    kinds = forms.ToeplitzBias, forms.PiecewiseLinearBias, forms.RelativeKeyBias, forms.KeyBias
-    if modifiers.logit_transform or modifiers.product or not all(isinstance(term, kinds) for term in modifiers.terms):
-        return False
-    return bool(modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain)
+    return bool(modifiers.forms) and all(form.cacheable for form in modifiers.forms)
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,8 @@ class _Entry:
         if encoding.max_length is not None:
             length = max(span.length, min(length, encoding.max_length))
         modifiers = modifiers_of(encoding, Span.of(length, device=span.q.device))
-        if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(modifiers)):
+        by_position = [x for form in modifiers.forms for x in form.along("i", "j")]
+        if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in by_position):
             return None
         if isinstance(modifiers.rotation, forms.Rotation):
             # It then selects from these cosines and sines; those of other dtypes are computed at each step.
@@ -165,37 +163,17 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
     return [*encoding.parameters(), *encoding.buffers()]
 
 
-def _by_position(modifiers: forms.AttentionModifiers) -> list[tuple[Tensor, int]]:
-    """Return the tensors with an entry for each query or key, and the axis of these entries."""
-    tensors = [(x, 2) for x in modifiers.rotation.tensors] if modifiers.rotation else []
-    tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
-    return tensors if modifiers.gain is None else [*tensors, (modifiers.gain.gain, 2)]
-
-
 def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.AttentionModifiers:
     """Select the entries of a span from modifiers for all positions."""
     keys = span.k.shape[1]
-    select_q = _selector(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
-    select_k = _selector(span.k, slice(keys), span.consecutive)
-
-    rotation, gain = modifiers.rotation, modifiers.gain
-    terms = tuple(
-        replace(term, query_scale=select_q(term.query_scale)) if isinstance(term, forms.PiecewiseLinearBias) else term
-        for term in modifiers.terms
+    queries = slice(keys - span.q.shape[1], keys)
+    return modifiers.map_axes(
+        {"i": _selector(span.q, queries, span.consecutive), "j": _selector(span.k, slice(keys), span.consecutive)}
     )
-    if gain is not None:
-        gain = replace(gain, gain=_of_tokens(select_q)(gain.gain))
-    rotation = rotation and rotation.select(_of_tokens(select_q), _of_tokens(select_k))
-    return replace(modifiers, rotation=rotation, terms=terms, gain=gain)
 
 
-def _of_tokens(select: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a function that selects along axis 2, behind the heads."""
-    return lambda x: select(x.transpose(1, 2)).transpose(1, 2)
-
-
-def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor], Tensor]:
-    """Return a function from [1, length, ...] to [b|1, number of positions, ...]."""
+def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor, int], Tensor]:
+    """Return a function that selects along an axis of positions, from tensors with one row to tensors with those of positions."""
     if consecutive:
-        return lambda x: x[:, indices]
-    return lambda x: x[0][positions]
+        return lambda x, axis: x[(slice(None),) * axis + (indices,)]
+    return lambda x, axis: x[0].movedim(axis - 1, 0)[positions].movedim(1, axis)

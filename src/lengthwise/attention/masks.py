@@ -1,11 +1,13 @@
 """`Mask`: which keys are visible to each query, by index and document, never by position ID."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from lengthwise.span import PairBlock
 from lengthwise.values import ConfigError
 
 
@@ -49,6 +51,17 @@ class Mask:
     def hides_nothing(self) -> bool:
         """Whether every key is visible to every query."""
         return self.documents is None and (not self.causal or self.queries == 1) and not self.window_hides_keys
+
+    def query_blocks(self, rows: int) -> Iterator[PairBlock]:
+        """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one document."""
+        offset = self.keys - self.queries
+        for start in range(0, self.queries, rows):
+            stop = min(self.queries, start + rows)
+            first, last = 0, offset + stop if self.causal else self.keys
+            if self.window is not None:
+                first = max(0, offset + start - self.window + 1)
+                last = min(last, offset + stop - 1 + self.window)
+            yield PairBlock(queries=slice(start, stop), keys=slice(first, last))
 
     def visible(
         self, device: torch.device, queries: slice = slice(None), keys: slice = slice(None)

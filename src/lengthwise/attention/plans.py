@@ -9,7 +9,6 @@ from torch import Tensor
 
 from lengthwise.attention.arguments import Unknown, refuse_unknown
 from lengthwise.attention.backends import BACKENDS
-from lengthwise.attention.fit import require_fit
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
@@ -65,7 +64,7 @@ def plan(
             f"`modifiers` of an encoding must return AttentionModifiers(...), got {type(modifiers).__name__}"
         )
     require_bidirectional(modifiers, mask)
-    require_fit(modifiers, mask, q)
+    modifiers.check(q, mask.queries, mask.keys)
     if backend == "auto":
         transformed = is_transformed()
         candidates = [b for b in BACKENDS.values() if b.supports_transforms or not transformed]

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.selection import Runs, change, description, require_one
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow
 
 
-def command(*runs: Runs, study: str | None = None, place: Place = DEFAULT_PLACE) -> int:
+def command(*runs: Runs, study: str | None = None, place: Place = Place()) -> int:
     """Stop runs that are not finished. Workers on any machine stop them within seconds, and do not start them.
 
     Their checkpoints and scores stay. The report shows these runs as failed with the error "cancelled". `lengthwise retry` or

@@ -1,94 +1,119 @@
 """`lengthwise compare`: a study that is defined by command-line options."""
 
+import dataclasses
 import hashlib
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from lengthwise.cli.derived_options import field_options, with_executor, with_options
 from lengthwise.cli.options import (
-    DEFAULT_EXECUTION,
     EVERY_FILE,
+    FLATTENED,
     Execution,
+    Executors,
     Integer,
-    NameList,
     named_as_options,
-    option_class,
     split_names,
     whole_numbers,
 )
-from lengthwise.cli.run import LOCAL, run_study
-from lengthwise.config import (
-    ON,
-    Choice,
-    Config,
-    ConfigError,
-    EvaluationConfig,
-    ExecutorConfig,
-    ModelConfig,
-    Run,
-    TrainingConfig,
-    choose,
-)
+from lengthwise.cli.run import run_study
+from lengthwise.config import Choice, Config, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 
 if TYPE_CHECKING:
     from lengthwise.studies import Study
 
-SETTINGS: dict[type[Config], tuple[str, ...]] = {  # the fields of configurations that are options
-    TrainingConfig: ("train_length", "steps", "batch_size", "learning_rate", "min_length", "train_examples"),
-    ModelConfig: ("mixer", "d_model", "num_layers", "num_heads"),
-    EvaluationConfig: ("examples", "tokens"),
-}
-OWN_DEFAULTS = {"steps": 500, "batch_size": 16}  # smaller than those of the configurations
-OPTIONS = [option for config, names in SETTINGS.items() for option in field_options(config, names, OWN_DEFAULTS)]
+C = TypeVar("C", bound=Config)
+MAX_NAME_LENGTH = 80  # characters of an automatic study name
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The options of the command, without the settings of configurations and of the execution."""
+    """The study: its runs and their evaluation."""
 
-    encodings: NameList = None
+    encodings: str | None = None
     """The same names, comma-separated: rope,alibi,fire."""
     text: str | None = None
-    """Text to train on: a file, a folder, a corpus of `lengthwise tokenize`, or python for Python's own manual, docstrings and
-    source."""
+    """Text to train on: a file, a folder, a corpus of `lengthwise tokenize`, or python for Python's own manual,
+    docstrings and source."""
     glob: str = EVERY_FILE
     """Pattern of the files to read if --text is a folder."""
     task: str | None = None
     """Task to train on instead of a text, optionally with settings: copy or copy:symbols=10."""
-    then: NameList = None
-    """Encodings to put into every trained model, comma-separated: nope (DroPE), yarn:factor=4. Each is a run that starts from the
-    trained one."""
+    then: str | None = None
+    """Encodings to put into every trained model, comma-separated: nope (DroPE), yarn:factor=4. Each is a run that
+    starts from the trained one."""
     then_share: float = 0.0
-    """Further training of these runs at the training length, as a share of the first training, such as 0.02. 0: none."""
-    positions: NameList = None
+    """Further training of these runs at the training length, as a share of the first training, such as 0.02. 0:
+    none."""
+    positions: str | None = None
     """Position schemes to compare, comma-separated, e.g. randomized:max_length=4096. [default: consecutive]"""
     lengths: str | None = None
     """Lengths to evaluate, comma-separated. [default: 1x, 2x, 4x and 8x the training length]"""
     seeds: Integer = 1
     """Models to train for each encoding. Intervals need at least 2."""
     name: str | None = None
-    """Name of the study. Calls with the same name are one study, and its report shows the encodings, lengths and seeds of the
-    last call; stored runs are not trained again. [default: built from the task, the training length, the encodings and the
-    training and model settings that differ from their defaults]"""
+    """Name of the study. Calls with the same name are one study, and its report shows the encodings, lengths and seeds
+    of the last call; stored runs are not trained again. [default: built from the task, the training length, the
+    encodings and the training and model settings that differ from their defaults]"""
 
 
-DEFAULTS = Comparison()
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Fields of `TrainingConfig`, `ModelConfig` and `EvaluationConfig`. Two defaults are smaller than theirs."""
+
+    train_length: Integer
+    """Length of the training sequences, in the task's unit (bytes of text, symbols to copy)."""
+    steps: Integer = 500
+    """Number of training steps. Only a run that starts from another one may have 0."""
+    batch_size: Integer = 16
+    """Sequences per training step."""
+    learning_rate: float = 1e-3
+    """Peak learning rate."""
+    min_length: Integer | None = None
+    """Shortest training length; lengths are drawn uniformly between it and the training length. [default: the training
+    length]"""
+    train_examples: Integer | None = None
+    """Train on a fixed set of this many examples for several epochs. [default: new examples at every step]"""
+    mixer: str | None = None
+    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default:
+    attention]"""
+    d_model: Integer = 128
+    """Width of the model."""
+    num_layers: Integer = 4
+    """Number of layers."""
+    num_heads: Integer = 4
+    """Attention heads per layer."""
+    examples: Integer = 256
+    """Test examples at each length, for tasks that are scored per example."""
+    tokens: Integer = 65_536
+    """Test tokens at each length, for tasks that are scored per token (text)."""
+
+    def config(self, kind: type[C], **others: Any) -> C:
+        """Return a configuration with these settings and others. Messages about a setting name its option."""
+        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        with named_as_options(kind):
+            return kind(**{name: value for name, value in vars(self).items() if name in names}, **others)
+
+    def changed(self) -> list[str]:
+        """Return the settings that belong to a run's key and differ from their defaults, such as `steps 1000`."""
+        in_key = [f for f in dataclasses.fields(self) if f.name not in ("train_length", "examples", "tokens")]
+        return [f"{f.name} {value}" for f in in_key if (value := getattr(self, f.name)) != f.default]
 
 
-@with_executor(*ON)
-@with_options(OPTIONS, before="execution")
 def command(
-    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
-    comparison: Comparison = DEFAULTS,
-    execution: Execution = DEFAULT_EXECUTION,
-    executor: ExecutorConfig = LOCAL,
-    **settings: Any,
+    *names: Annotated[str, Parameter(name="ENCODINGS")],
+    comparison: Comparison = Comparison(),
+    settings: Settings,
+    executors: Executors = Executors(),
+    execution: Execution = Execution(),
 ) -> int:
     """Compare encodings on your own text or on a task: train at one length, evaluate at several.
 
@@ -99,11 +124,12 @@ def command(
     Args:
         names: Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by all layers).
     """
+    executor = executors.executor()
     study = study_of((*names, *split_names(comparison.encodings)), comparison, settings)
     return run_study(study, execution, executor)
 
 
-def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[str, Any]) -> "Study":
+def study_of(encodings: Sequence[str], options: Comparison, settings: Settings) -> "Study":
     """Return the study that the options describe. Raise `ConfigError` if they are inconsistent."""
     from lengthwise.studies import Study, grid
 
@@ -114,14 +140,11 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
             "compare needs at least one encoding, as in: lengthwise compare rope alibi --text python "
             "--train-length 128 (`lengthwise list encodings` shows them)"
         )
-    values = {config: {name: settings[name] for name in names} for config, names in SETTINGS.items()}
-    with named_as_options(*SETTINGS):
-        training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
+    training, model = settings.config(TrainingConfig), settings.config(ModelConfig)
     lengths = tuple(training.train_length * factor for factor in (1, 2, 4, 8))
     if options.lengths is not None:
         lengths = tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
-    with named_as_options(*SETTINGS):
-        evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
+    evaluation = settings.config(EvaluationConfig, lengths=lengths)
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)
@@ -172,23 +195,18 @@ def _task(options: Comparison) -> Choice:
     return task(options.task)
 
 
-MAX_NAME_LENGTH = 80  # characters of an automatic study name
+def _name(settings: Settings, task: Choice, runs: tuple[Run, ...]) -> str:
+    """Return a name built from the task, the training length, the encodings, and the settings that differ from their
+    defaults.
 
-
-def _name(settings: Mapping[str, Any], task: Choice, runs: tuple[Run, ...]) -> str:
-    """Return a name built from the task, the training length, the encodings, and the settings that differ from their defaults.
-
-    Different comparisons therefore have different names and are stored side by side. Lengths and seeds are not part of the name,
-    so they can be added to the same study later.
+    Different comparisons therefore have different names and are stored side by side. Lengths and seeds are not part of
+    the name, so they can be added to the same study later.
     """
-    defaults = {option.name: option.default for option in OPTIONS}
-    in_key = [name for config in (TrainingConfig, ModelConfig) for name in SETTINGS[config] if name != "train_length"]
-    changed = [f"{name} {settings[name]}" for name in in_key if settings[name] != defaults[name]]
     labels = sorted({run.label for run in runs})
     task_settings, task_name = dict(task.settings), task.label
     if "sha256" in task_settings:
         task_name = f"{task.label} {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
-    words = " ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed])
+    words = " ".join(["compare", task_name, str(settings.train_length), *labels, *settings.changed()])
     name = re.sub(r"[^\w.]+", "-", words).strip("-").lower()
     if len(name) <= MAX_NAME_LENGTH:
         return name

@@ -1,10 +1,8 @@
 """`lengthwise drop`: delete runs and studies. Imports no torch."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.selection import Runs, description, require_one
 
@@ -15,8 +13,8 @@ if TYPE_CHECKING:
 def command(
     *runs: Runs,
     study: str | None = None,
-    finished: Annotated[bool, Parameter(negative="")] = False,
-    place: Place = DEFAULT_PLACE,
+    finished: bool = False,
+    place: Place = Place(),
 ) -> int:
     """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
 

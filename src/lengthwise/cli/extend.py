@@ -1,15 +1,13 @@
 """`lengthwise extend`: extend a causal language model to longer texts."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import Parameter
-
-from lengthwise.cli.options import Integer, method_names, named_as_options, option_class, require_path
+from lengthwise.cli.options import FLATTENED, Integer, Threads, method_names, named_as_options
 from lengthwise.cli.printing import column, one_line, plain_table, print_json, stdout, warn_of_untested_transformers
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 from lengthwise.new_folder import require_new
 from lengthwise.reach.plan import TEXT, parse_lengths
@@ -23,7 +21,8 @@ if TYPE_CHECKING:
     from lengthwise.reach.text import Text
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class ExtendOptions:
     """The options of the command."""
 
@@ -49,13 +48,14 @@ class ExtendOptions:
     """Device to run on: cpu or cuda."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Data type of the written weights. Training has float32 weights; with bfloat16, it computes in mixed precision."""
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    threads: Threads = 1
     """Number of CPU threads."""
     json: bool = False
     """Print the report as JSON instead of tables."""
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class TuningOptions:
     """The options of the training. All but the first need it."""
 
@@ -81,15 +81,12 @@ class TuningOptions:
     """Compute blocks again in the backward pass, which needs less memory and more time."""
 
 
-NO_TUNING = TuningOptions()
-
-
 def command(
-    path: Annotated[str, Parameter(validator=require_path)],
+    path: str,
     /,
     *,
     options: ExtendOptions,
-    tuning: TuningOptions = NO_TUNING,
+    tuning: TuningOptions = TuningOptions(),
 ) -> int:
     """Extend a causal language model to longer texts with another position encoding, with or without training.
 

@@ -1,6 +1,8 @@
 """`lengthwise harness`: write our tasks as tasks of lm-evaluation-harness."""
 
-from lengthwise.cli.options import Integer, option_class, whole_numbers
+from dataclasses import dataclass
+
+from lengthwise.cli.options import FLATTENED, Integer, whole_numbers
 from lengthwise.cli.printing import column, one_line, plain_table, stdout
 from lengthwise.config import ConfigError
 from lengthwise.new_folder import require_new
@@ -8,7 +10,8 @@ from lengthwise.new_folder import require_new
 MAX_EXAMPLES = 100_000
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class HarnessOptions:
     """The options of the command."""
 

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from lengthwise.cli.collection import without_collection
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import counted, one_line
 from lengthwise.values import require_no_address
 
 
-def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
+def command(file: str, /, *, place: Place = Place()) -> int:
     """Add the study in a bundle to the results, which are created if there are none.
 
     The bundle is checked first, and it is added completely or not at all. Existing results stay; if the bundle has
@@ -23,11 +22,7 @@ def command(file: str, /, *, place: Place = DEFAULT_PLACE) -> int:
     from lengthwise.store import open_results
 
     require_no_address("the bundle", file)
-    with (
-        without_collection(),
-        opened_bundle(Path(file)) as bundle,
-        open_results(place.results, store=place.store) as store,
-    ):
+    with opened_bundle(Path(file)) as bundle, open_results(place.results, store=place.store) as store:
         added = bundle.add_to(store)
         name = store.name
     kinds = {"runs": "run", "scores": "score", "answers": "answer", "weights": "weights file"}

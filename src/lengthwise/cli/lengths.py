@@ -1,16 +1,12 @@
 """`lengthwise lengths`: count the lengths of the examples in a data set or of a stored run."""
 
-import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from lengthwise.cli.options import DEFAULT_PLACE, Place, require_no_option
+from lengthwise.cli.options import FileOrHyphen, Place
 from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
@@ -18,7 +14,6 @@ from lengthwise.machine_memory import limited_to_machine
 if TYPE_CHECKING:
     from lengthwise.analysis.lengths import Histogram
 
-MAX_LINE_BYTES = 2**26
 ROWS = 40  # maximal rows of the table; more lengths are binned
 BAR_WIDTH = 40  # columns of the longest bar
 SPLIT_BAR_WIDTH = 16  # the same if training and test examples are shown side by side
@@ -26,11 +21,11 @@ KEY = re.compile("[0-9a-fA-F]+")
 
 
 def command(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=require_no_option)],
+    file: FileOrHyphen,
     /,
     *,
     field: str = "input",
-    place: Place = DEFAULT_PLACE,
+    place: Place = Place(),
     json: bool = False,
 ) -> int:
     """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.
@@ -113,24 +108,11 @@ def _read(lines: IO[bytes], name: str, field: str) -> "Histogram":
     from lengthwise.analysis.lengths import lengths
 
     try:
-        return lengths(_bounded(lines), field)
+        return lengths(lines, field)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name another file") from error
-
-
-def _bounded(lines: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines. Raise `ConfigError` for a very long one, because a device such as /dev/zero has a line without end."""
-    for number in itertools.count(1):
-        line = lines.readline(MAX_LINE_BYTES + 1)
-        if len(line) > MAX_LINE_BYTES:
-            raise ConfigError(
-                f"line {number} must have at most {MAX_LINE_BYTES:,} bytes; write one JSON object per line"
-            )
-        if not line:
-            return
-        yield line
 
 
 def _print_table(histogram: "Histogram", field: str) -> None:

@@ -4,15 +4,11 @@ import dataclasses
 import importlib
 from collections import defaultdict
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from lengthwise.cli.collection import without_collection
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, print_table, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
-from lengthwise.metrics import Metric
 from lengthwise.values import unlisted
 
 METHODS = {  # list: what it is a list of, the package that defines it, its name there, and an example
@@ -24,13 +20,13 @@ LISTS = (*METHODS, "probes", "runs", "studies")
 
 
 def command(
-    what: Annotated[str, Parameter(show_default=False)] = "",
+    what: str | None = None,
     /,
     *names: str,
     study: str | None = None,
-    failed: Annotated[bool, Parameter(negative="")] = False,
-    available: Annotated[bool, Parameter(negative="")] = False,
-    place: Place = DEFAULT_PLACE,
+    failed: bool = False,
+    available: bool = False,
+    place: Place = Place(),
     json: bool = False,
 ) -> int:
     """List encodings, tasks, position schemes, probes, runs or studies.
@@ -48,7 +44,7 @@ def command(
         available: List the studies that come with Lengthwise, instead of those in the results.
         json: Print JSON.
     """
-    if not what:
+    if what is None:
         raise ConfigError(f"name what to list: {', '.join(LISTS)}")
     list_name = what.lower()
     if list_name not in LISTS and f"{list_name}s" in LISTS:
@@ -80,9 +76,6 @@ def command(
 
 
 def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
-    if not names and not json and (rows := _rows_from_source(list_name)) is not None:
-        _print_method_table(list_name, rows)
-        return
     _, package, registry_name, _ = METHODS[list_name]
     registry: Registry = getattr(importlib.import_module(package), registry_name)
     classes = [registry.find(name) for name in names] or list(registry)
@@ -103,30 +96,6 @@ def _print_descriptions(rows: list[dict[str, Any]], json: bool) -> None:
         print(f"Settings: {settings or 'none'}\n")
 
 
-def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
-    """Return the table's rows without importing PyTorch; None if classes of others are listed too, or the source is not enough."""
-    from importlib.metadata import entry_points
-
-    from lengthwise.cli.source_reading import NotLiteral, listed
-    from lengthwise.plugins import loaded_plugins
-
-    _, package, registry_name, _ = METHODS[list_name]
-    if loaded_plugins() or entry_points(group=package):
-        return None
-    try:
-        return [
-            {
-                "name": one.name,
-                "summary": _summary(one.documentation),
-                "settings": one.settings,
-                **(_score_row(one.attribute("metric"), one.attribute("unit")) if list_name == "tasks" else {}),
-            }
-            for one in listed(package, registry_name)
-        ]
-    except NotLiteral:
-        return None
-
-
 def method_row(make: Any) -> dict[str, Any]:
     documentation = own_docstring(make)
     row: dict[str, Any] = {
@@ -135,15 +104,11 @@ def method_row(make: Any) -> dict[str, Any]:
         "settings": {name: parameter.default for name, parameter in settings_of(make).items()},
     }
     if hasattr(make, "metric"):
-        row |= _score_row(make.metric, make.unit)
+        row |= {"metric": make.metric.name, "better": make.metric.better, "unit": make.unit}
     for name in ("shared_across_layers", "shift_invariant"):
         if hasattr(make, name):
             row[name] = getattr(make, name)
     return row | {"documentation": documentation}
-
-
-def _score_row(metric: Metric, unit: str) -> dict[str, str]:
-    return {"metric": metric.name, "better": metric.better, "unit": unit}
 
 
 def _summary(documentation: str) -> str:
@@ -199,7 +164,7 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     from lengthwise.analysis.differences import differences, flat
     from lengthwise.analysis.gather import last_use, listing_times
 
-    with place.open() as opened, opened.snapshot() as store, without_collection():
+    with place.reading() as opened, opened.snapshot() as store:
         studies = store.studies()
         listed = listing_times(store, studies)
         members = {name: keys for name, keys in store.members().items() if name in {one.name for one in studies}}
@@ -240,7 +205,7 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     lines = []
     for row, note in zip(rows, (", ".join(filter(None, pair)) for pair in notes), strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
-        done = steps if row.finished is not None else row.step
+        done = row.step if row.finished is None or row.config.get("training", {}).get("stop") else steps
         status = f"{row.status}: {row.error}" if row.error else row.status
         status += f" on {(row.worker or '').partition(':')[0]}" if row.status == "running" else ""
         status += ", in no study" if row.key not in listed else ""

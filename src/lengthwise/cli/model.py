@@ -1,12 +1,9 @@
 """`lengthwise model`: what the position settings of a Hugging Face model folder do, and mistakes in them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import require_path
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import (
     column,
@@ -31,7 +28,7 @@ PROBLEMS = 1  # exit code
 
 
 def command(
-    folder: Annotated[str, Parameter(validator=require_path)],
+    folder: str,
     /,
     *,
     weights: bool = False,

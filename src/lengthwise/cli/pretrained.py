@@ -2,26 +2,26 @@
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import Integer, NameList, option_class, require_path, split_names, whole_numbers
+from lengthwise.cli.options import FLATTENED, Integer, Threads, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import column, duration, json_text, one_line, plain_table, print_json, stdout
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.progress import progress
 
 if TYPE_CHECKING:
     from lengthwise.analysis.intervals import Interval
     from lengthwise.evaluation.pretrained import LabelPredictions, Plan, Pretrained
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class PretrainedOptions:
     """The options of the command."""
 
-    tasks: NameList = None
+    tasks: str | None = None
     """Classes of Boolean functions, comma-separated, optionally with settings. [default: all]"""
     dims: Integer = 8
     """Bits per input."""
@@ -43,7 +43,7 @@ class PretrainedOptions:
     """Device to run on: cpu, cuda, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Data type of the weights."""
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    threads: Threads = 1
     """Number of CPU threads."""
     output: str | None = None
     """JSON file for the results of all prompts. [default: nothing is saved]"""
@@ -51,12 +51,7 @@ class PretrainedOptions:
     """Print the same JSON instead of a table."""
 
 
-DEFAULTS = PretrainedOptions()
-
-
-def command(
-    folder: Annotated[str, Parameter(validator=require_path)], /, *, options: PretrainedOptions = DEFAULTS
-) -> int:
+def command(folder: str, /, *, options: PretrainedOptions = PretrainedOptions()) -> int:
     """Test whether a pretrained language model learns Boolean functions from the examples in its prompt.
 
     The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Column, Table
 
 # All that a terminal would act on, except line feeds.
@@ -47,6 +47,48 @@ def plain_table(*headers: "Column | str", **settings: Any) -> "Table":
     from rich.table import Table
 
     return Table(*headers, box=None, pad_edge=False, padding=(0, 2, 0, 0), **settings)
+
+
+class FittedTable:
+    """A table that omits whole columns, in the order of `drop`, if the terminal is too narrow; numbers are never cut.
+
+    Columns are right-aligned, except those in `left`.
+    """
+
+    def __init__(self, names: list[str], rows: list[list[str]], left: Sequence[str] = (), drop: Sequence[str] = ()):
+        self.names, self.rows, self.left, self.drop = names, rows, left, drop
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
+        unlimited = options.update(max_width=10_000)
+        for dropped in range(len(self.drop) + 1):
+            table = self._without(self.drop[:dropped])
+            if console.measure(table, options=unlimited).maximum <= options.max_width:
+                break
+        yield table
+        if dropped:
+            too_narrow = f"the terminal is too narrow for {len(self.names)} columns"
+            yield from note_lines([f"{too_narrow}, {dropped} omitted; --json has all"])
+
+    def _without(self, dropped: Sequence[str]) -> "Table":
+        table = plain_table(header_style="dim")
+        columns = [k for k, name in enumerate(self.names) if name not in dropped]
+        for k in columns:
+            table.add_column(self.names[k], justify="left" if self.names[k] in self.left else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(row[k] for k in columns))
+        return table
+
+
+def title_line(text: str) -> "RenderableType":
+    from rich.text import Text
+
+    return Text(text, style="bold")
+
+
+def note_lines(lines: Sequence[str]) -> list["RenderableType"]:
+    from rich.text import Text
+
+    return [Text(line, style="dim") for line in lines]
 
 
 def print_table(columns: Sequence["Column"], rows: Sequence[Sequence[str]]) -> None:

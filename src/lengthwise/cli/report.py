@@ -4,8 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.collection import without_collection
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.values import is_remote
@@ -19,7 +18,7 @@ def command(
     *,
     study: str | None = None,
     ties: str = "average",
-    place: Place = DEFAULT_PLACE,
+    place: Place = Place(),
     output: str | None = None,
     json: bool = False,
 ) -> int:
@@ -40,7 +39,7 @@ def command(
 
     rule = require_ties(ties)
     file = output_file(output, "HTML page") if output is not None else None if json else page_here(place)
-    with place.open() as store, without_collection():
+    with place.reading() as store:
         if json:
             data = findings(store, study)
             if file is not None:

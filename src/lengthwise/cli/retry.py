@@ -1,10 +1,10 @@
 """`lengthwise retry`: let workers take failed runs again. Imports no torch."""
 
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.selection import Runs, change, description, require_one
 
 
-def command(*runs: Runs, study: str | None = None, place: Place = DEFAULT_PLACE) -> int:
+def command(*runs: Runs, study: str | None = None, place: Place = Place()) -> int:
     """Let workers take failed and cancelled runs again. They continue from their last checkpoints.
 
     Workers that run take them at once. If there are none, start some with `lengthwise work`; `lengthwise run` does both.

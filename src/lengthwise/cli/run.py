@@ -6,29 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from lengthwise.cli.derived_options import with_executor
-from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
+from lengthwise.cli.options import Execution, Executors
 from lengthwise.cli.printing import one_line
 from lengthwise.cli.report import page_here, print_table
-from lengthwise.config import ON, ConfigError, ExecutorConfig, Local, Slurm
+from lengthwise.config import ConfigError, ExecutorConfig, Slurm
 from lengthwise.values import require_results
 
 if TYPE_CHECKING:
     from lengthwise.studies import Outcome, Study
 
-LOCAL = Local()
-Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)]
+StudyOptions = Annotated[tuple[str, ...], Parameter(name="--set", show_default=False)]
 
 
-@with_executor(*ON)
 def command(
     study: str,
     /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    settings: Settings = (),
-    execution: Execution = DEFAULT_EXECUTION,
-    executor: ExecutorConfig = LOCAL,
+    dry_run: bool = False,
+    settings: StudyOptions = (),
+    executors: Executors = Executors(),
+    execution: Execution = Execution(),
 ) -> int:
     """Train and evaluate the runs of a study file, then write the report of this study.
 
@@ -47,6 +44,7 @@ def command(
     """
     from lengthwise.studies import load
 
+    executor = executors.executor()
     if dry_run and not isinstance(executor, Slurm):
         raise ConfigError("--dry-run prints the script for Slurm; add --on slurm, or omit --dry-run")
     loaded = load(study, study_options(settings))
@@ -54,7 +52,7 @@ def command(
         from lengthwise.store import open_folder
         from lengthwise.studies.executors.slurm import script
 
-        require_results("The results folder", execution.results, execution.store is not None)
+        require_results("the results folder", execution.results, execution.store is not None)
         print(script(executor, execution.compute(), loaded.name, open_folder(execution.results)))
         return 0
     code = 0
@@ -95,7 +93,7 @@ def study_options(settings: Sequence[str]) -> dict[str, str]:
 
 def run_study(study: "Study", execution: Execution, executor: ExecutorConfig) -> int:
     """Execute the study, write the report, and return 1 if a run failed."""
-    from lengthwise.cli.progress import display
+    from lengthwise.cli.study_progress import display
     from lengthwise.studies import execute
 
     page = page_here(execution)

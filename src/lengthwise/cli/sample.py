@@ -3,11 +3,10 @@
 import json as json_module
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from cyclopts import Parameter
-
-from lengthwise.cli.options import Integer, option_class
+from lengthwise.cli.options import FLATTENED, Integer
 from lengthwise.cli.printing import one_line, print_json
 from lengthwise.config import ConfigError
 
@@ -22,7 +21,8 @@ LENGTH, COUNT, SEED = 10, 3, 0  # defaults
 CHUNK = 256  # examples that are generated before they are printed
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class SampleOptions:
     """The options of the command. None stands for the default."""
 
@@ -35,7 +35,7 @@ class SampleOptions:
     split: Literal["train", "test"] | None = None
     """Split to draw from. No example is in both splits, except at lengths with too few examples to divide (only 6 commands of
     SCAN have one action); there, both splits contain all of them. [default: test; with --all, both]"""
-    all: Annotated[bool, Parameter(negative="")] = False
+    all: bool = False
     """Print all examples, if the task has a fixed data set or the length has few enough of them."""
     published: Literal["paper", "repository"] | None = None
     """Print the prompt, separator and target texts of the published study: as its paper prints them, or as its repository
@@ -44,10 +44,7 @@ class SampleOptions:
     """Print one JSON object per line."""
 
 
-DEFAULTS = SampleOptions()
-
-
-def command(task: str, /, *, options: SampleOptions = DEFAULTS) -> int:
+def command(task: str, /, *, options: SampleOptions = SampleOptions()) -> int:
     """Print examples of a task. The same seed prints the same examples.
 
     Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample scan --all --json

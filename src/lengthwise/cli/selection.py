@@ -12,7 +12,7 @@ from lengthwise.config import ConfigError
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, Store
 
-Runs = Annotated[str, Parameter(name="RUNS", show_default=False)]
+Runs = Annotated[str, Parameter(name="RUNS")]
 
 
 def require_one(command: str, runs: Sequence[str], study: str | None, place: Place) -> None:

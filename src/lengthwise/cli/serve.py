@@ -1,10 +1,10 @@
 """`lengthwise serve`: a live page on the results."""
 
-from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place
+from lengthwise.cli.options import Integer, Place
 from lengthwise.values import ConfigError, install_extra
 
 
-def command(*, port: Integer = 8090, place: Place = DEFAULT_PLACE) -> int:
+def command(*, port: Integer = 8090, place: Place = Place()) -> int:
     """Show the results in a browser: progress while studies run, runs of any studies side by side, and what differs between them.
 
     The page only reads: it cannot start, stop or delete a run. It is served until Ctrl-C, to this machine only.

@@ -6,8 +6,7 @@ import json as json_module
 import math
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.inspect.tables import draw_strip
-from lengthwise.cli.options import DEFAULT_PLACE, Place
+from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, counted, figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from lengthwise.analysis.kinds import Kind
     from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow
 
+BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
 LENGTH_KINDS: "dict[Kind, str]" = {
     "shorter": "shorter than training",
@@ -24,7 +24,7 @@ LENGTH_KINDS: "dict[Kind, str]" = {
 STORED_ANSWERS = {"kept": "could not be read", "broken": "has steps that could not be read"}  # lists in the details
 
 
-def command(run: str, /, *, place: Place = DEFAULT_PLACE, json: bool = False) -> int:
+def command(run: str, /, *, place: Place = Place(), json: bool = False) -> int:
     """Show one run: its settings, scores and training curve, and the software and hardware that produced it.
 
     Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
@@ -174,4 +174,5 @@ def _bars(values: list[float]) -> str:
     """Return the values as a row of block characters, scaled from the lowest to the highest value."""
     step = max(1, math.ceil(len(values) / CURVE_WIDTH))
     finite = [value for value in values[::step] if math.isfinite(value)]
-    return draw_strip(finite, min(finite), max(finite)) if finite else ""
+    span = max(finite) - min(finite) if finite else 0.0
+    return "".join(BARS[round((value - min(finite)) / span * (len(BARS) - 1)) if span else 0] for value in finite)

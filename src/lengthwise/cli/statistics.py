@@ -4,8 +4,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.collection import without_collection
-from lengthwise.cli.options import DEFAULT_PLACE, Integer, Place
+from lengthwise.cli.options import Integer, Place
 from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def command(
     threshold: float | None = None,
     difference: float | None = None,
     length: Integer | None = None,
-    place: Place = DEFAULT_PLACE,
+    place: Place = Place(),
     json: bool = False,
 ) -> int:
     """Print statistics of stored results: how far encodings reach, which differ, and how many seeds a difference needs.
@@ -44,7 +43,7 @@ def command(
     from lengthwise.analysis.statistics import Options, statistics_of
 
     options = Options(threshold=threshold, difference=difference, length=length)
-    with place.open() as store, without_collection():
+    with place.reading() as store:
         found = statistics_of(findings(store, study), options)
     if json:
         print_json(data_of(found))

@@ -1,15 +1,16 @@
 """`lengthwise tokenize`: prepare a corpus of any size for language modelling."""
 
 import os
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import EVERY_FILE, Integer, option_class, require_no_option
+from lengthwise.cli.options import EVERY_FILE, FLATTENED, Integer
 from lengthwise.cli.printing import one_line, plain_table, stdout
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 from lengthwise.values import require_no_address
 
@@ -21,11 +22,12 @@ SHOWN = 3  # documents of --dry-run
 SHOWN_CHARACTERS = 300  # of each
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class TokenizeOptions:
     """The options of the command."""
 
-    output: Annotated[str | None, Parameter(show_default=False)] = None
+    output: str | None = None
     """Folder to create for the corpus. Until it is complete, the work is in a folder of this name with .unfinished."""
     tokenizer: str = "bytes"
     """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus."""
@@ -39,25 +41,17 @@ class TokenizeOptions:
     """Pattern of the files to read if SOURCE is a folder. Hidden files are skipped."""
     split: str = "train"
     """Split of a Hugging Face dataset."""
-    skip_invalid: Annotated[bool, Parameter(negative="")] = False
+    skip_invalid: bool = False
     """Leave out and count documents that are not text or lack the field, instead of stopping at the first one."""
-    workers: Annotated[Integer | None, Parameter(show_default=False)] = None
+    workers: Integer | None = None
     """Number of processes. The result does not depend on it. [default: the number of CPU cores]"""
-    dry_run: Annotated[bool, Parameter(negative="")] = False
+    dry_run: bool = False
     """Show the first documents and write nothing."""
-    verify: Annotated[bool, Parameter(negative="")] = False
+    verify: bool = False
     """Verify the checksums of a prepared corpus, which SOURCE names, and write nothing."""
 
 
-DEFAULTS = TokenizeOptions()
-
-
-def command(
-    source: Annotated[str, Parameter(allow_leading_hyphen=True, validator=require_no_option)],
-    /,
-    *,
-    options: TokenizeOptions = DEFAULTS,
-) -> int:
+def command(source: str, /, *, options: TokenizeOptions = TokenizeOptions()) -> int:
     """Prepare a corpus of any size: tokenize it once, in parallel, for training in constant memory.
 
     The same command continues after an interruption. Then train on it with --text FOLDER.

@@ -3,28 +3,23 @@
 import sys
 import time
 from dataclasses import replace
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from lengthwise.cli.derived_options import with_executor
-from lengthwise.cli.options import DEFAULT_EXECUTION, Execution, Integer
-from lengthwise.cli.run import Settings, print_failures, stages, study_options
+from lengthwise.cli.options import Execution, Integer, LocalExecutors
+from lengthwise.cli.run import StudyOptions, print_failures, stages, study_options
 from lengthwise.config import ConfigError, ExecutorConfig, Inline, Local, Torchrun
 from lengthwise.torchrun import Launch, launched
 
 ONE_WORKER = Local(workers=1)
 
 
-@with_executor("local", "inline")
 def command(
     study: str,
     /,
     *,
-    max_minutes: Annotated[Integer | None, Parameter(show_default=False)] = None,
-    settings: Settings = (),
-    execution: Execution = DEFAULT_EXECUTION,
-    executor: ExecutorConfig = ONE_WORKER,
+    max_minutes: Integer | None = None,
+    settings: StudyOptions = (),
+    executors: LocalExecutors = LocalExecutors(),
+    execution: Execution = Execution(),
 ) -> int:
     """Train and evaluate runs of a study that other machines work on too, with one worker unless --workers is given.
 
@@ -42,26 +37,15 @@ def command(
         max_minutes: Stop shortly before this time, with all progress saved. [default: when all runs are finished]
         settings: An option of the study, as NAME=VALUE, if its `study` is a function. May be repeated.
     """
-    from lengthwise.cli.progress import display
+    from lengthwise.cli.study_progress import display
     from lengthwise.studies import execute, load
 
     if max_minutes is not None and max_minutes < 1:
         raise ConfigError(f"--max-minutes must be at least 1, got {max_minutes}")
-    if executor == Local():
-        executor = ONE_WORKER
+    executor = ONE_WORKER if executors == LocalExecutors() else executors.executor()
     if (launch := launched()) is not None:
         executor, execution = _under_torchrun(launch, executor, execution)
     loaded = load(study, study_options(settings))
-    if launch is not None and loaded.then is not None:
-        raise ConfigError(
-            f"{study} has several stages, and all processes of torchrun need their runs at the start; use `lengthwise work` "
-            "without torchrun"
-        )
-    if launch is not None and not launch.is_first:
-        from lengthwise.studies.rank_groups.launched import follow
-
-        follow(launch, {run.key: run for run in loaded.runs}, execution.results, execution.compute())
-        return 0
     end = None if max_minutes is None else time.perf_counter() + 60 * max_minutes
     code = 0
     for stage in stages(loaded, execution):

@@ -10,15 +10,14 @@ from lengthwise.config.choice_data import choice_from_data
 from lengthwise.config.choices import Choice, Registry, alternate, choose
 from lengthwise.config.class_settings import annotation, context_of, settings_of, shown_settings
 from lengthwise.config.evaluation import EvaluationConfig
-from lengthwise.config.executors import EXECUTOR_CONFIGS, ON, ExecutorConfig, Inline, Local, Ray, Slurm, Torchrun
+from lengthwise.config.executors import EXECUTOR_CONFIGS, ExecutorConfig, Inline, Local, Ray, Slurm, Torchrun
 from lengthwise.config.model import ModelConfig
 from lengthwise.config.run import Run
-from lengthwise.config.training import Curriculum, TrainingConfig
+from lengthwise.config.training import Curriculum, StopWhenLearned, TrainingConfig
 from lengthwise.values import ConfigError, near_miss
 
 __all__ = [
     "EXECUTOR_CONFIGS",
-    "ON",
     "CheckedArguments",
     "Choice",
     "Config",
@@ -33,6 +32,7 @@ __all__ = [
     "Registry",
     "Run",
     "Slurm",
+    "StopWhenLearned",
     "Torchrun",
     "TrainingConfig",
     "alternate",

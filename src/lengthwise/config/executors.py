@@ -143,4 +143,3 @@ RESERVED = {
 EXECUTOR_CONFIGS: dict[str, type[ExecutorConfig]] = {
     config.name: config for config in (Local, Inline, Slurm, Ray, Torchrun)
 }
-ON = ("local", "inline", "slurm", "ray")  # those that `lengthwise run --on` offers

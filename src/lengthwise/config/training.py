@@ -46,6 +46,26 @@ class Curriculum(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StopWhenLearned(Config):
+    """End training before the last step once the model has learned its task at the training length.
+
+    After every `every` steps, the model is scored on `examples` new training examples of `train_length`, by forward passes alone.
+    For an exact match this is the score of generated answers. Training ends when `times` scores in a row are at least `score`; for
+    a metric where lower is better, at most. The learning rate still follows the schedule of all `steps`, so `constant` is the
+    schedule under which runs of different lengths are most alike.
+    """
+
+    score: float
+    every: int = 50
+    times: int = 3
+    examples: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("every", "times", "examples")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
     """How a model is trained.
 
@@ -87,10 +107,12 @@ class TrainingConfig(Config):
     data_seed: int | None = None
     """Seed of the training examples and of their order. Initial weights, dropout and position schemes keep the run's seed.
     [default: the run's seed]"""
+    stop: StopWhenLearned | None = None
+    """End training once the task is learned, after at most `steps` steps. None: train for all of them."""
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
-        for name in ("precision", "data_seed"):  # newer than stored runs, which keep their keys
+        for name in ("precision", "data_seed", "stop"):  # newer than stored runs, which keep their keys
             if data[name] is None:
                 del data[name]
         return data

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -12,27 +13,25 @@ import torch
 from lengthwise.attention.fused import gpu, tested_gpus
 from lengthwise.attention.fused.tested_gpus import Combination
 from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, bias_names, difference
-from lengthwise.conformance.processes import run_in_processes
+from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
 from lengthwise.values import ConfigError
 
 
-def main(device: str, json: bool = False) -> int:
+def main(device: str, json: bool = False, progress: Progress = no_progress) -> int:
     """Compare the kernels for every form of `FORMS`, and print a table or one JSON object.
 
     If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the exit code:
     1 if any of them fails, and 0 otherwise.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if reason := gpu.missing():
         raise ConfigError(reason)
     gpu_device = torch.device(device)
     combination, name = tested_gpus.combination_of(gpu_device), torch.cuda.get_device_name(gpu_device)
-    columns = (TextColumn("comparing {task.description:<35}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=len(FORMS))
-        differences = compare(gpu_device, lambda form: progress.update(bar, advance=1, description=str(form)))
+    compared = count(1)
+    with progress() as show:
+        differences = compare(gpu_device, lambda form: show(str(form), next(compared), len(FORMS)))
     passed = not any(differences.values())
     tested_gpus.record(combination, passed=passed)
     if json:

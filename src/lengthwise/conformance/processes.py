@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -12,8 +13,14 @@ import torch
 from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.plugins import load_plugins, loaded_plugins
 
+# What shows progress during a block: it gets a text, how much is done, and the total.
+Progress = Callable[[], AbstractContextManager[Callable[[str, float, float], None]]]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+
+
+def no_progress() -> AbstractContextManager[Callable[[str, float, float], None]]:
+    return nullcontext(lambda text, done, total: None)
 
 
 def run_in_processes(function: Callable[[_T], _R], tasks: Sequence[_T], on_result: Callable[[_T], None]) -> list[_R]:

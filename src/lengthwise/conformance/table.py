@@ -2,10 +2,10 @@
 
 import json as json_text
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from lengthwise import native
 from lengthwise.attention import BACKENDS
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
-from lengthwise.conformance.processes import run_in_processes
+from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
 from lengthwise.encodings import ENCODINGS
 
 MARKS = {
@@ -24,28 +24,18 @@ MARKS = {
 }
 
 
-def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
+def main(json: bool = False, encodings: Iterable[str] = (), progress: Progress = no_progress) -> int:
     """Run the suite on all cores for the named encodings (default: all listed), and print a table or one JSON object.
 
     Return the exit code: 1 if any answer is a failure, and 0 otherwise.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     names = [ENCODINGS.find(name).__name__ for name in encodings] or ENCODINGS.names()
     started = time.perf_counter()
-    columns = (TextColumn("testing {task.description:<12}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=len(names) * len(QUESTIONS))
-
-        def show_progress(name: str) -> None:
-            progress.update(bar, advance=1, description=name)
-            done = int(progress.tasks[0].completed)
-            if not progress.console.is_terminal and done % len(QUESTIONS) == 0:  # a file shows no progress bar
-                seconds, total = time.perf_counter() - started, len(names) * len(QUESTIONS)
-                print(f"{name}: {done} of {total} questions answered, {seconds:.0f} s", file=sys.stderr, flush=True)
-
-        rows = ask_in_processes(names, show_progress)
+    answered = count(1)
+    with progress() as show:
+        rows = ask_in_processes(names, lambda name: show(name, next(answered), len(names) * len(QUESTIONS)))
     if json:
         print(json_text.dumps(as_data(rows), indent=1))
     else:

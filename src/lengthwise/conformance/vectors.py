@@ -21,17 +21,22 @@ from lengthwise.user_classes import is_builtin_class
 FOLDER = Path(__file__).parents[3] / "tests" / "vectors"
 
 
-def load(make: type) -> list[dict[str, Any]]:
-    """Return the cases in an encoding's file, which is named like the class (ignoring case and underscores)."""
+def file_of(make: type) -> Path:
+    """Return the file with an encoding's reference values, which is named like the class (ignoring case and underscores)."""
     if not FOLDER.is_dir():
         raise NotApplicable("reference values are in the source tree, which this installation does not have")
     for path in FOLDER.glob("*.json"):
         if path.stem.replace("_", "").lower() == make.__name__.lower():
-            cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
-            return cases
+            return path
     if not is_builtin_class(make):
         raise NotApplicable("it is an encoding from another package, which has no reference values here")
     raise Failure(f"tests/vectors has no file for {make.__name__}")
+
+
+def load(make: type) -> list[dict[str, Any]]:
+    """Return the cases in an encoding's file."""
+    cases: list[dict[str, Any]] = json.loads(file_of(make).read_text(encoding="utf-8"))["cases"]
+    return cases
 
 
 def built(make: type[PositionEncoding], case: dict[str, Any]) -> PositionEncoding:

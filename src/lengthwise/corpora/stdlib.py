@@ -24,7 +24,6 @@ import os
 import platform
 import sys
 import sysconfig
-import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -60,12 +59,11 @@ def read(selected: tuple[str, ...]) -> tuple[str, list[Part]]:
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
     name = cache_name(root, files)
-    cached = cache_folder.load(name) if name else None
+    cached = cache_folder.load(name)
     parts = None if cached is None else unpack(cached)
     if parts is None:
         parts = extract(root, files)
-        if name:
-            cache_folder.store(name, pack(parts))
+        cache_folder.store(name, pack(parts))
     for domain in selected:
         if not any(name.startswith(f"{domain}/") for name, _, _ in parts):
             missing = MANUAL if domain == "manual" else "the source files of its standard library"
@@ -86,16 +84,12 @@ def modules(root: Path) -> dict[str, os.stat_result]:
 
 
 def extract(root: Path, files: dict[str, os.stat_result]) -> list[Part]:
-    """Return all documents of all domains. A file that cannot be read is left out, with a warning."""
+    """Return all documents of all domains."""
     prose, source = [], []
     for name in files:
         if name == MANUAL:
             continue
-        try:
-            data = (root / name).read_bytes()
-        except OSError as error:
-            warnings.warn(f"left out of the built-in text: {root / name}: {error.strerror}", stacklevel=2)
-            continue
+        data = (root / name).read_bytes()
         prose.append((f"docstrings/{name}", name, extraction.prose(data)))
         source.append((f"source/{name}", name, data))
     return [part for part in [*manual(), *prose, *source] if part[2]]
@@ -130,19 +124,13 @@ def manual() -> list[Part]:
 # ---- the cache --------------------------------------------------------------------------------------------------
 
 
-def cache_name(root: Path, files: dict[str, os.stat_result]) -> str | None:
-    """Return the cache file's name, which depends on the interpreter, the state of its files, and the extraction code.
-
-    None if the source of the extraction code is missing.
-    """
+def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
+    """Return the cache file's name, which depends on the interpreter, the state of its files, and the extraction code."""
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     for code in (__file__, extraction.__file__):
-        try:
-            state.update(Path(code).read_bytes())
-        except OSError:
-            return None
+        state.update(Path(code).read_bytes())
     return f"python-{platform.python_version()}-{state.hexdigest()[:16]}.corpus"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from lengthwise.corpora.sources.rows import text_field
 from lengthwise.downstream.examples import Example, ExampleSet, average
 from lengthwise.downstream.metrics import EXACT_MATCH, F1, ROUGE, AnswerMetric
-from lengthwise.downstream.records import Location, Records, find_file, index, records
+from lengthwise.downstream.records import Records, find_file, index, records
 from lengthwise.values import ConfigError, near_miss
 
 FILES = {"train": "train.jsonl", "test": "validation.jsonl"}  # the published test files have no answers
@@ -20,7 +20,7 @@ NO_OUTPUT = "the test files of SCROLLS have no answers; use train.jsonl and vali
 
 @dataclass(frozen=True)
 class ScrollsDataset:
-    """One of the data sets. `name`: that of its folder or archive. `title`: as papers print it.
+    """One of the data sets. `name`: that of its folder. `title`: as papers print it.
 
     The field `input` of a row begins with the question, if there is one, and a blank line. `cue`: the text between the input
     and the answer, which tells a language model that an answer follows. `answer_tokens`: the largest number of tokens of an
@@ -112,9 +112,8 @@ def checked(row: dict[str, Any]) -> str:
 def open_examples(name: str, path: str) -> ScrollsExamples:
     """Return the examples of a data set.
 
-    `path`: a folder or a zip archive with train.jsonl and validation.jsonl, directly or in a folder with the data set's name, as
-    they are published; a folder with such archives (qasper.zip); or "demo" for `demo`. Raise `ConfigError`, with file and line,
-    for anything that is not in the format.
+    `path`: a folder with train.jsonl and validation.jsonl, directly or in a folder with the data set's name, as they are
+    published; or "demo" for `demo`. Raise `ConfigError`, with file and line, for anything that is not in the format.
     """
     dataset(name)
     if path == DEMO:
@@ -152,4 +151,4 @@ def demo() -> ScrollsExamples:
 
 def _demo_records(split: str) -> Records:
     content = "".join(dumps(row) + "\n" for row in demo_rows(split, DEMO_ROWS[split])).encode()
-    return index(Location(Path(DEMO), FILES[split]), checked, content)
+    return index(Path(DEMO, FILES[split]), checked, content)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import ContentBias
 from lengthwise.span import Span
@@ -49,7 +49,6 @@ class BandedBias(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t hr"]:
         """Return W_h x_t of all heads, concatenated."""
-        require_input("BandedBias", x, self.W.shape[2])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             return F.linear(x.to(dtype), self.W.to(dtype).flatten(0, 1))

@@ -136,9 +136,12 @@ class PositionEncoding(CheckedArguments, nn.Module):
         return cls.features is not PositionEncoding.features
 
     @classmethod
-    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
-        """Return sizes of a model at which `check` constructs the encoding with these settings."""
-        return NOMINAL_SIZES
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+        """Return sizes of a model, and settings, with which `check` constructs the encoding before the model is known.
+
+        A class overrides it if some settings are valid only with some sizes.
+        """
+        return NOMINAL_SIZES, settings
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -147,8 +150,9 @@ class PositionEncoding(CheckedArguments, nn.Module):
         The encoding is constructed at nominal sizes on the meta device, which allocates no memory.
         """
         try:
+            sizes, nominal = cls.nominal(settings)
             with torch.device("meta"):
-                cls(**from_context(cls, cls.nominal_sizes(settings)), **settings)
+                cls(**from_context(cls, sizes), **nominal)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(

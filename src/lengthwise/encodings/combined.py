@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.sinks import Sinks
-from lengthwise.encodings.temperatures.base import Temperature
+from lengthwise.encodings.temperatures import Temperature
 from lengthwise.forms import AttentionModifiers, Product, Rotation, Term
 from lengthwise.span import Span
 

@@ -1,43 +1,44 @@
 """Calls of the methods that encodings override, with checks of what they return.
 
 The rest of Lengthwise calls these methods only here, so an encoding of a user that returns something else gets one message
-with the file, the class and the method. Sizes are checked where they are known: `attention/fit.py`.
+with the file, the class and the method. Sizes are checked where they are known: `AttentionModifiers.check`.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lengthwise.encodings.arguments import require_tensor
+from lengthwise.encodings.arguments import require_input, require_tensor
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.combined import Combined
 from lengthwise.forms import (
     AttentionModifiers,
     LogitTransform,
-    MatrixRotation,
     Product,
     QueryGain,
     RelativeValues,
     Rotation,
     SinkLogit,
     Term,
+    TokenRotation,
 )
 from lengthwise.span import Span
 from lengthwise.user_classes import wrong_return
 from lengthwise.values import ConfigError
 
 _FORMS: dict[str, tuple[type, ...]] = {
-    "rotation": (Rotation, MatrixRotation),
-    "terms": get_args(Term),
+    "rotation": (TokenRotation,),
+    "terms": (Term,),
     "values": (RelativeValues,),
     "logit_transform": (LogitTransform,),
     "gain": (QueryGain,),
     "sink": (SinkLogit,),
-    "product": get_args(Product),
+    "product": (Product,),
 }
 
 
@@ -77,7 +78,13 @@ def is_transformed() -> bool:
 
 
 def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
-    """Return `encoding.features(x)`. Raise `ConfigError` unless it is a tensor of real numbers for each token."""
+    """Return `encoding.features(x)`.
+
+    Raise `ConfigError` unless x has the width of the encoding, and the result is a tensor of real numbers for each token.
+    """
+    base = encoding.all_parts[0] if isinstance(encoding, Combined) else encoding
+    if "d_model" in base.init_arguments:
+        require_input(base.title, x, base.init_arguments["d_model"])
     features = encoding.features(x)
     require_tensor(encoding, "features", features, batch=x.shape[0], tokens=x.shape[1], features=None)
     return features

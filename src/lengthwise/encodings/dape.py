@@ -12,7 +12,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
 from lengthwise.encodings.base import PositionEncoding, require_positive_int, table_columns
 from lengthwise.encodings.fire import FIRE
-from lengthwise.encodings.kerple_log import KerpleLog
+from lengthwise.encodings.kerple import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column
 from lengthwise.span import Span
 

@@ -81,7 +81,7 @@ class FIRE(PositionEncoding):
         require_positive_int("FIRE", width=width)
         require_positive("FIRE", c=c, L=L)
         require_positive("FIRE", or_zero=True, eps=eps)
-        if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
+        if not 0 <= hidden_layers <= 4:
             raise ConfigError(
                 f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the paper has 2"
             )

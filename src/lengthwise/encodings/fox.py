@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.arguments import require_input
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import cumulative_sum
 from lengthwise.forms import CumulativeBias, table_dtype
@@ -47,7 +46,6 @@ class FoX(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t h"]:
         """Return ln f_t of every head."""
-        require_input("FoX", x, self.w.shape[1])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             return F.logsigmoid(F.linear(x.to(dtype), self.w.to(dtype), self.b.to(dtype)))

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.arguments import NOMINAL_SIZES, require_positive, require_positive_int
+from lengthwise.encodings.arguments import require_positive, require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, MatrixRotation, table_dtype
 from lengthwise.span import Span
@@ -76,10 +76,10 @@ class LieRE(PositionEncoding):
         self.generators = nn.Parameter(2 * math.pi * torch.rand(axes, num_heads, head_dim // block, above_diagonal))
 
     @classmethod
-    def nominal_sizes(cls, settings: dict[str, Any]) -> dict[str, int]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # Whether a block is valid depends on the model's head_dim.
-        require_positive_int("LieRE", block=settings.get("block", 8))
-        return {**NOMINAL_SIZES, "head_dim": max(2, settings.get("block", 8))}
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "head_dim": max(2, settings.get("block", 8))}, settings
 
     def skew(self) -> Float[Tensor, "axes h n m m"]:
         """Return the skew-symmetric matrices, divided by `unit`."""

@@ -1,6 +1,10 @@
-"""PaTH: every token between query and key reflects the query, in a direction that is computed from the content."""
+"""PaTH, alone and with forget gates.
 
-from typing import Any, ClassVar, Required, TypedDict
+PaTH: every token between query and key reflects the query, in a direction that is computed from the content.
+PaTHFoX: PaTH together with FoX's forget gates.
+"""
+
+from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -8,9 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import shifted
+from lengthwise.encodings.fox import FoX
 from lengthwise.forms import CumulativeBias, HouseholderProduct
 from lengthwise.span import Span
 
@@ -88,16 +93,13 @@ class PaTH(PositionEncoding):
         self.b = nn.Parameter(torch.zeros(groups))
 
     @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def nominal(cls, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         # Which numbers of key heads are valid depends on the number of heads of the model.
-        if settings.get("key_heads") is not None:
-            require_positive_int(cls.__name__, key_heads=settings["key_heads"])
-        super().check({**settings, "key_heads": None})
-        return settings
+        sizes, settings = super().nominal(settings)
+        return {**sizes, "num_heads": max(1, settings.get("key_heads") or 1)}, settings
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
         """Return z of all heads, concatenated, and β of every head."""
-        require_input(type(self).__name__, x, self.B.shape[1])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(dtype)
@@ -118,3 +120,41 @@ class PaTH(PositionEncoding):
         w = y * torch.rsqrt(y.square().sum(-1, keepdim=True) + 1e-6)
         w, beta = (x.repeat_interleave(self.num_heads // groups, 1) for x in (w, beta))
         return (HouseholderProduct(w, beta, documents),)
+
+
+class PaTHFoX(PaTH):
+    """PaTH-FoX: the product of PaTH plus the bias of FoX, b(h, i, j) = ln f_j+1 + ... + ln f_i nats.
+
+    f_t = sigmoid(<w_h, x_t> + b_h) is a gate of each token and head, with parameters initialized as those of FoX. The bias is added
+    to the scaled product. With `scaled_gate` it is added before scaling, as in the published code: it is then divided by √d, like
+    the products of attention with the usual scale.
+
+    Beyond the training length: each token between query and key takes something off their product, as in PaTH, and lowers the
+    weight of the key by its gate.
+
+    Source: Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations".
+    Code: fla, layers/path_attn.py with `use_forget_gate`; `scaled_gate=True` here.
+    Differs: the code scales the gates, but FoX does not, and nor does its code; so that is the default here. As in PaTH, every head
+    has its own H_t by default.
+
+    >>> path = PaTHFoX(num_heads=1, head_dim=4, d_model=1, scaled_gate=True); _ = path.gate.w.data.fill_(1.0)
+    >>> features = path.features(torch.zeros(1, 3, 1))               # every gate is 1/2
+    >>> product, bias = path.content(features, Span.of(3), None)
+    >>> bias.prefix_sum[0, 0].detach()                               # -ln 2 / √4 for every token
+    tensor([-0.3466, -0.6931, -1.0397], dtype=torch.float64)
+    """
+
+    def __init__(self, *, scaled_gate: bool = False, **path: Unpack[PaTHArguments]):
+        super().__init__(**path)
+        self.gate = FoX(num_heads=path["num_heads"], d_model=path["d_model"])
+        self.gate_scale = path["head_dim"] ** -0.5 if scaled_gate else 1.0
+
+    def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
+        """Return the features of PaTH, and the logarithm of every head's gate, scaled if it is to be."""
+        return torch.cat([super().features(x), self.gate.features(x) * self.gate_scale], -1)
+
+    def content(
+        self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
+    ) -> tuple[HouseholderProduct | CumulativeBias, ...]:
+        of_path, log_f = features.split([features.shape[-1] - self.num_heads, self.num_heads], -1)
+        return (*super().content(of_path, span, documents), *self.gate.content(log_f, span, documents))

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.rope import pair_frequencies, require_rotary
 from lengthwise.forms import Rotation, table_dtype
@@ -67,7 +67,6 @@ class RePo(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t h"]:
         """Return z of every head."""
-        require_input("RePo", x, self.U.shape[1])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(dtype)

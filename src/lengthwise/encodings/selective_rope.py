@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import cumulative_sum, shifted
 from lengthwise.encodings.rope import pair_frequencies, require_rotary
@@ -98,7 +98,6 @@ class SelectiveRoPE(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
         """Return y of every head and pair, concatenated, and with a gate also g of every head."""
-        require_input("SelectiveRoPE", x, self.d_model)
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(dtype).unflatten(-1, (self.num_heads, -1))

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.arguments import require_input
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.documents import cumulative_sum
 from lengthwise.encodings.fox import FoX
@@ -58,7 +57,6 @@ class Wall(PositionEncoding):
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
         """Return ln f_t of every head and channel, and with `gate` that of every head's own gate."""
-        require_input("Wall", x, self.w.shape[2])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             log_f = F.logsigmoid(F.linear(x.to(dtype), self.w.to(dtype).flatten(0, 1), self.b.to(dtype).flatten()))

@@ -148,7 +148,7 @@ def write_folder(
     `extended`: the length in the settings of the tokenizer. `expected`: the logits, by default those that the model computes.
     """
     expected = logits_of(model, checked_tokens(model)) if expected is None else expected
-    with offline(), silent(native=False):
+    with offline(), silent(stderr=False):
         model.save_pretrained(folder)
     copy_tokenizer(source, folder, extended)
     loaded = load_written(folder, str(model.device), dtype)
@@ -160,7 +160,7 @@ def write_folder(
 
 def load_written(folder: Path, device: str, dtype: str) -> Any:
     """Return the model of a folder that this command has written."""
-    with offline(), silent(native=False):
+    with offline(), silent(stderr=False):
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, use_kernels=False, dtype=DTYPES[dtype]
         )
@@ -176,7 +176,7 @@ def logits_of(model: Any, tokens: int) -> Tensor:
     """Return the logits of a short random text, which is the same for equal vocabularies."""
     vocab = model.get_input_embeddings().weight.shape[0]
     ids = torch.randint(vocab, (1, tokens), generator=torch.Generator().manual_seed(0)).to(model.device)
-    with offline(), silent(native=False):
+    with offline(), silent(stderr=False):
         logits: Tensor = model(input_ids=ids, use_cache=False).logits
     return logits.float().cpu()
 
@@ -244,7 +244,7 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
     if hasattr(config, "auto_map"):  # it names code that is not copied, and that is not needed
         del config.auto_map
     try:
-        with offline(), silent(native=False):
+        with offline(), silent(stderr=False):
             type(config).from_dict(config.to_dict())
     except Exception:  # the class refuses the method: Phi-3 has LongRoPE only
         return None

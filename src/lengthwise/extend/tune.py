@@ -100,7 +100,7 @@ def tune(model: Any, name: str, windows: Windows, tuning: Tuning, work: Path, bf
     Raises `ConfigError` if memory runs out, and if the loss is not finite.
     """
     torch.manual_seed(windows.seed)
-    with silent(native=False):
+    with silent(stderr=False):
         trained = model if tuning.lora is None else _with_lora(model, tuning.lora)
     checkpoint = newest_checkpoint(work)
     before = 0.0
@@ -110,7 +110,7 @@ def tune(model: Any, name: str, windows: Windows, tuning: Tuning, work: Path, bf
     trained.train()
     trained.config.use_cache, cached = False, trained.config.use_cache
     try:
-        with offline(), silent(native=False):
+        with offline(), silent(stderr=False):
             trainer = _InOrder(
                 trained,
                 _arguments(tuning, windows.seed, work, model.device, bfloat16),

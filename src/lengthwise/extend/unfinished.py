@@ -4,7 +4,6 @@
 the name OUT when everything is in it. Each model and each file gets its name when it is complete.
 """
 
-import fcntl
 import gc
 import json
 import os
@@ -61,11 +60,9 @@ def opened(out: Path, plan: Plan) -> Iterator[Path]:
     """Yield the unfinished folder of a plan, which no other process uses. Raises `ConfigError` if it belongs to another plan."""
     folder = unfinished_folder(out)
     folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"another process is working in {folder}; wait for it, or name another --out") from None
+    with cache_folder.locked(folder / "lock", 0.0, what="extending this model") as is_locked:
+        if not is_locked:
+            raise ConfigError(f"another process is working in {folder}; wait for it, or name another --out")
         _require_same(folder, plan)
         yield folder
 

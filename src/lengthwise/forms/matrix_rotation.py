@@ -1,13 +1,14 @@
 """`MatrixRotation`: blocks of dims of queries and keys, multiplied by matrices of their own."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.forms.rotation import TokenRotation, selected
+from lengthwise.forms.base import CallSizes
+from lengthwise.forms.rotation import TokenRotation
+from lengthwise.values import ConfigError
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,6 @@ class MatrixRotation(TokenRotation):
 
     matrix_q: Float[Tensor, "#b #h i n m m"] | None = None
     matrix_k: Float[Tensor, "#b #h j n m m"] | None = None
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [x for x in (self.matrix_q, self.matrix_k) if x is not None]
 
     @property
     def key_groups(self) -> int:
@@ -45,10 +42,13 @@ class MatrixRotation(TokenRotation):
         angles = torch.linalg.eigvals(matrices).angle().sort(-1, descending=True).values
         return angles[:, : matrices.shape[-1] // 2].flatten().sort(descending=True).values
 
-    def select(
-        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
-    ) -> "MatrixRotation":
-        return replace(self, matrix_q=selected(select_q, self.matrix_q), matrix_k=selected(select_k, self.matrix_k))
+    def check(self, sizes: CallSizes) -> None:
+        super().check(sizes)
+        for matrix in self.tensors.values():
+            if (dims := matrix.shape[3] * matrix.shape[4]) > sizes.d:
+                raise ConfigError(
+                    f"MatrixRotation{sizes.owner} rotates {dims} dims; it must be at most {sizes.d}, the head dim"
+                )
 
 
 def _product(matrix: Tensor | None, x: Float[Tensor, "b h t d"]) -> Float[Tensor, "b h t d"]:

@@ -1,7 +1,6 @@
 """`Rotation`: what rotary encodings do to queries and keys, and the base class that it shares with `MatrixRotation`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -10,27 +9,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from lengthwise.forms.base import AxisFunctions, CallSizes, Form, along_axes, require_tensor
 from lengthwise.values import ConfigError
 
 
-@dataclass(frozen=True)
-class TokenRotation(ABC):
-    """Base class of rotations: every query and every key is multiplied by a matrix that belongs to its token and head."""
+class TokenRotation(Form, ABC):
+    """Base class of rotations: every query and every key is multiplied by a matrix that belongs to its token and head.
+
+    Its tensors have an axis of the queries or one of the keys.
+    """
+
+    bidirectional = cacheable = True
+    polar: bool = False  # whether rotated vectors have twice as many dims
 
     @property
-    def polar(self) -> bool:
-        """Whether rotated vectors have twice as many dims."""
-        return False
-
-    @property
-    def bidirectional(self) -> bool:
-        """Whether the rotation is defined for keys after the query."""
-        return True
-
-    @property
-    @abstractmethod
-    def tensors(self) -> list[Tensor]:
-        """The tensors that have an entry for each query or key, on axis 2."""
+    def heads(self) -> int:
+        return max([1, *(x.shape[1] for x in self.tensors.values())])
 
     @property
     @abstractmethod
@@ -45,15 +39,6 @@ class TokenRotation(ABC):
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
         """Return the rotated keys."""
 
-    @abstractmethod
-    def select(
-        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
-    ) -> "TokenRotation":
-        """Return the rotation of some of the queries and keys, given functions that select them along axis 2.
-
-        None leaves that side unrotated.
-        """
-
     def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
         """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of keys.
 
@@ -65,11 +50,24 @@ class TokenRotation(ABC):
 
     def keys_from(self, start: int) -> "TokenRotation":
         """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
-        return self.select(None, lambda x: x[:, :, start:])
+        return self.map_axes({"i": None, "j": lambda x, axis: x.narrow(axis, start, x.shape[axis] - start)})
 
     def queries_only(self) -> "TokenRotation":
         """Return the rotation of the queries only, for keys that are already rotated."""
-        return self.select(lambda x: x, None)
+        return self.map_axes({"j": None})
+
+
+def rotated_product(
+    rotation: TokenRotation | None, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]
+) -> Float[Tensor, "b h i j"]:
+    """Return the product of every rotated query and key, in float32 or higher.
+
+    Rotated q and k are rounded to their own dtype, as in a cache of rotated keys.
+    """
+    compute = torch.promote_types(q.dtype, torch.float32)
+    if rotation is not None:
+        q, k = rotation.rotate_query(q), rotation.rotate_key(k)
+    return q.to(compute) @ k.to(compute).mT
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class Rotation(TokenRotation):
     rotated vectors have twice as many dims. They begin with the first number of each pair.
     """
 
-    angle_q: Float[Tensor, "..."] | None = None
-    angle_k: Float[Tensor, "..."] | None = None
+    angle_q: Float[Tensor, "#b hq i pairs_q"] | None = None
+    angle_k: Float[Tensor, "#b hk j pairs_k"] | None = None
     gain_q: Float[Tensor, "..."] | float | None = None
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
@@ -107,10 +105,6 @@ class Rotation(TokenRotation):
     def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j width"]:
         _require_float16_range(k, self.gain_k)
         return self._rotate("k", k)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [x for x in (self.angle_q, self.angle_k, self.gain_q, self.gain_k) if isinstance(x, Tensor)]
 
     @property
     def key_groups(self) -> int:
@@ -164,27 +158,40 @@ class Rotation(TokenRotation):
             self._factor_cache[key] = _factors(cos_sin, self.layout)
         return self._factor_cache[key]
 
-    def select(
-        self, select_q: Callable[[Tensor], Tensor] | None, select_k: Callable[[Tensor], Tensor] | None
-    ) -> "Rotation":
-        """Return the rotation of some of the queries and keys; see `TokenRotation.select`.
-
-        Cosines and sines that this rotation has computed are selected, too.
-        """
-        angle_q, gain_q = selected(select_q, self.angle_q), selected(select_q, self.gain_q)
-        angle_k, gain_k = selected(select_k, self.angle_k), selected(select_k, self.gain_k)
-        rotation = replace(self, angle_q=angle_q, angle_k=angle_k, gain_q=gain_q, gain_k=gain_k)
+    def map_axes(self, functions: AxisFunctions) -> "Rotation":
+        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and sines."""
+        parts: dict[str, Any] = {}
+        for side in ("q", "k"):
+            angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
+            if angle is not None:
+                axes = self.axes[f"angle_{side}"]
+                parts[f"angle_{side}"] = along_axes(angle, axes, functions)
+                if isinstance(gain, Tensor):
+                    parts[f"gain_{side}"] = along_axes(gain.expand_as(angle), axes, functions)
+        rotation = replace(self, **parts)
         for (sides, dtype), x in self._cos_sin_cache.items():
-            if select_q and sides != "k":
-                rotation._cos_sin_cache["q", dtype] = select_q(x)
-            if select_k and sides != "q":
-                rotation._cos_sin_cache["k", dtype] = select_k(x)
+            for side, tokens in (("q", "i"), ("k", "j")):
+                if sides in ("both", side) and getattr(rotation, f"angle_{side}") is not None:
+                    axes = ("b", "h", tokens, "2", "pairs")
+                    rotation._cos_sin_cache[side, dtype] = along_axes(x, axes, functions)
         return rotation
 
-
-def selected(select: Callable[[Tensor], Tensor] | None, x: Tensor | float | None) -> Any:
-    """Return the selected part of a tensor, and anything else as it is; None if nothing is selected."""
-    return None if select is None else select(x) if isinstance(x, Tensor) else x
+    def check(self, sizes: CallSizes) -> None:
+        for side, tokens in (("q", sizes.i), ("k", sizes.j)):
+            angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
+            for what, value in (("angle", angle), ("gain", gain if isinstance(gain, Tensor) else None)):
+                if value is not None:  # lower precision or whole numbers would round the angle of a distant position
+                    require_tensor(f"Rotation.{what}_{side}{sizes.owner}", value, sizes.device, ("float32", "float64"))
+            if angle is None:
+                continue
+            fits = angle.ndim == 4 and len(angle) in (1, sizes.b) and angle.shape[2] == tokens
+            fits = fits and not sizes.h % angle.shape[1]
+            if not fits or (angle.shape[3] != sizes.d if self.polar else 2 * angle.shape[3] > sizes.d):
+                width = f"{sizes.d} dimensions" if self.polar else f"at most {sizes.d // 2} pairs of dimensions"
+                raise ConfigError(
+                    f"Rotation.angle_{side}{sizes.owner} has shape {list(angle.shape)}; it must be [1 or {sizes.b} batch, a "
+                    f"divisor of the {sizes.h} heads, {tokens} tokens, {width}]"
+                )
 
 
 def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:

@@ -1,24 +1,22 @@
-"""Compare the tensors in a folder's safetensors that have to do with positions with its settings. No pickle is ever read."""
+"""Compare the tensors in a folder's safetensors with its settings. No pickle is ever read."""
 
+import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 
-from lengthwise.config import ConfigError
 from lengthwise.encodings import PI, ALiBi, RotaryEncoding
-from lengthwise.evaluation.pretrained.loading import CONVERSION
-from lengthwise.evaluation.pretrained.stored_weights import Tensor, tensors
-from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
+from lengthwise.evaluation.pretrained.loading import import_transformers, require_safetensors
+from lengthwise.evaluation.pretrained.stored_weights import Tensor, items, tensors, unused_tensors
+from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.huggingface.angles import RELATIVE
 from lengthwise.huggingface.cases import Finding
 from lengthwise.huggingface.description import TABLES, LayerGroup, build
 from lengthwise.huggingface.folder import ModelFolder
-from lengthwise.huggingface.missing_tensors import MissingTensors, stored_parameters
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
 ROUNDED = 2.0**-7  # largest relative error of a frequency that was rounded to bfloat16
 SLOPES = ("slopes", "alibi_slopes")
@@ -26,35 +24,18 @@ MAX_NUMBERS = 1 << 16  # of a tensor that is read
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
-def stored_tensors(folder: ModelFolder) -> dict[str, Tensor]:
-    """Return the types and shapes of all stored tensors by name. Raise `ConfigError` if there are only pickles, or nothing."""
-    if not any(folder.path.glob("*.safetensors")):
-        pickled = sorted(file.name for pattern in PICKLES for file in folder.path.glob(pattern))
-        if pickled:
-            raise ConfigError(
-                f"{folder.path} has no *.safetensors, and {pickled[0]} is not read, because a pickle can run code; convert it "
-                f"where you trust it: {CONVERSION}"
-            )
-        raise ConfigError(f"{folder.path} has no *.safetensors; omit --weights, or download the whole model")
-    for file in folder.path.glob("*.safetensors"):
-        if not file.is_file():
-            raise ConfigError(f"{file} is not a regular file; download the whole folder again")
-    return tensors(folder.path)
-
-
 @dataclass(frozen=True)
 class CheckedWeights:
     """What was found in the stored tensors, and what was compared: numbers of tensors.
 
-    `parameters`: those of the model that were looked for by their names, 0 if the folder has other names. `shapes`: of parameters
-    that were compared. `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
+    `parameters`: those of the model, whose names and shapes transformers compared with the stored ones; 0 if they are quantized.
+    `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
     """
 
     findings: list[Finding]
     files: int
     tensors: int
     parameters: int
-    shapes: int
     frequencies: int
     slopes: int
     tables: int
@@ -64,23 +45,24 @@ class CheckedWeights:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "findings"}
 
     def in_words(self) -> str:
-        names = (
-            f"{self.parameters:,} parameters by name"
-            if self.parameters
-            else "no parameters by name, because they have other names"
-        )
+        names = f"{self.parameters:,} parameters" if self.parameters else "no parameters, because they are quantized"
         return (
-            f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, the shapes of "
-            f"{self.shapes:,} parameters, {self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and "
-            f"{self.tables:,} tables of positions."
+            f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, "
+            f"{self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and {self.tables:,} tables of positions."
         )
 
 
 def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeights:
-    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared."""
-    stored = stored_tensors(folder)
-    missing = MissingTensors(folder, stored)
-    found = [*(Finding("weights", text) for text in missing.texts()), *differences(folder, groups)]
+    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared.
+
+    Raise `ConfigError` if there are only pickles, or nothing.
+    """
+    require_safetensors(folder.path, "omit --weights, or download the whole model")
+    stored = tensors(folder.path)
+    is_quantized = "quantization_config" in dict(items(folder.whole))
+    parameters = [] if is_quantized else list(folder.model.parameters())
+    texts = [] if is_quantized else list(_parameters(folder, stored))
+    found = [*(Finding("weights", text) for text in texts), *differences(folder, groups, stored)]
     dtype = str(folder.dtype).removeprefix("torch.")
     weights = [t for name, t in stored.items() if len(t.shape) > 1 and not t.is_computed(name)]
     dtypes = sorted({NAMES.get(tensor.dtype, tensor.dtype) for tensor in weights})
@@ -90,16 +72,52 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
         )
     last = [name.removesuffix(".weight").rpartition(".")[2] for name in stored]
     return CheckedWeights(
-        found, len(list(folder.path.glob("*.safetensors"))), len(stored), missing.compared,
-        len(list(_comparable(folder, stored))), last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
+        found, len(list(folder.path.glob("*.safetensors"))), len(stored), len(parameters),
+        last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
     )  # fmt: skip
 
 
-def differences(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Finding]:
-    """Yield what in the stored tensors contradicts the settings, each in one line."""
-    stored = stored_tensors(folder)
+def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
+    """Yield where the names and shapes of stored tensors are not those of the model's parameters.
+
+    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real ones.
+    """
+    state = {
+        name: torch.empty(tensor.shape, dtype=getattr(torch, NAMES.get(tensor.dtype, "uint8")), device="meta")
+        for name, tensor in stored.items()
+    }
+    declared = str((folder.whole.get("architectures") or [""])[0])
+    cls: Any = getattr(import_transformers(), declared, type(folder.model))
+    config = copy.deepcopy(folder.top if isinstance(folder.top, cls.config_class) else folder.model.config)
+    with transformers_call(folder.path, "compare its weights", advice=CORRECT):
+        _, report = cls.from_pretrained(
+            None,
+            config=config,
+            state_dict=state,
+            device_map="meta",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            attn_implementation="eager",
+            experts_implementation="eager",
+        )
+    if missing := sorted(map(str, report["missing_keys"])):
+        more = f" and {len(missing) - 1:,} more of the model's parameters are" if len(missing) > 1 else " is"
+        yield f"{missing[0]}{more} not stored, and would be random; download the whole model"
+    for name, saved, expected in sorted(report["mismatched_keys"])[:1]:
+        yield (
+            f"{name} has shape {list(saved)}, but the settings mean {list(expected)}"
+            f"{_others(len(report['mismatched_keys']) - 1)}; use the config.json that belongs to the weights"
+        )
+    if unused := unused_tensors(report["unexpected_keys"], stored):
+        yield (
+            f"the model does not use {unused[0]}{_others(len(unused) - 1)}; use the config.json that belongs to the weights"
+        )
+
+
+def differences(folder: ModelFolder, groups: list[LayerGroup], stored: dict[str, Tensor]) -> Iterator[Finding]:
+    """Yield stored frequencies and slopes that contradict the settings, each in one line."""
     by_layer = {layer: group for group in groups for layer in group.layers}
-    for kind, text in _once([*_shapes(folder, stored), *_frequencies(folder, stored, by_layer)]):
+    for kind, text in _once(_frequencies(folder, stored, by_layer)):
         # transformers computes the frequencies itself, and many checkpoints (Pythia) have them in their own dtype
         yield Finding("weights", text, is_problem=kind != "rounded")
     for name, tensor in stored.items():
@@ -147,35 +165,17 @@ def _frequencies(
             )
 
 
-def _once(found: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _once(found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the first text of each kind, with the number of further tensors of which the same is true."""
     texts: dict[str, list[str]] = {}
     for kind, text in found:
         texts.setdefault(kind, []).append(text)
     for kind, (first, *more) in texts.items():
-        others = f" (and so of {len(more)} more tensor{'s' if len(more) > 1 else ''})" if more else ""
-        yield kind, first + others
+        yield kind, first + _others(len(more))
 
 
-def _shapes(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Yield stored parameters of another shape than the model's, such as projections for other numbers of heads."""
-    for name, shape in _comparable(folder, stored):
-        if stored[name].shape != shape:
-            yield (
-                "parameter",
-                f"{name} has shape {list(stored[name].shape)}, but the settings mean {list(shape)}; use the config.json that "
-                "belongs to the weights",
-            )
-
-
-def _comparable(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the names of stored parameters with the shapes of the model's. Quantized weights are packed, and have others.
-
-    Tensors with more axes are left out, because transformers transposes the experts of some models while it loads them.
-    """
-    for name, parameter in stored_parameters(folder.model, stored):
-        if stored[name].dtype in NAMES and parameter.dim() <= 2:
-            yield name, tuple(parameter.shape)
+def _others(number: int) -> str:
+    return f" (and so of {number:,} more tensor{'s' if number > 1 else ''})" if number else ""
 
 
 def _values(folder: ModelFolder, name: str, tensor: Tensor) -> Any:

@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_content
-from lengthwise.attention.slices import slice_modifiers
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.config.choices import require_choice
 from lengthwise.config.mixers import MIXERS
@@ -25,7 +24,7 @@ from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear
 from lengthwise.models.mlp import WithMLP, norm
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers, token_positions
+from lengthwise.span import PairBlock, Span, document_lengths, lowest_and_highest, token_integers, token_positions
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
@@ -313,7 +312,7 @@ def _last_keys(span: Span, mask: Mask, window: int) -> tuple[Span, Mask]:
         return span, replace(mask, window=window) if hides else mask
     first = span.length - keys if span.consecutive else span.first
     documents = None if mask.documents is None else mask.documents[:, -keys:]
-    span = replace(span.select(slice(None), slice(-keys, None)), first=first)
+    span = replace(span.select(PairBlock(keys=slice(mask.keys - keys, None))), first=first)
     return span, replace(mask, keys=keys, documents=documents, window=window)
 
 
@@ -368,8 +367,7 @@ class _Attention:
         if features.shape[1] == self.mask.keys:
             return with_content(modifiers, self.encoding, features, self.span, self.mask)
         content = with_content(AttentionModifiers(), self.encoding, features, span, mask)
-        last = slice(0, mask.queries), slice(mask.keys - self.mask.keys, mask.keys)
-        ((content, _),) = slice_modifiers(content, span, [last])
+        content = content.select(PairBlock(keys=slice(mask.keys - self.mask.keys, None)))
         return replace(
             modifiers,
             terms=(*modifiers.terms, *content.terms),

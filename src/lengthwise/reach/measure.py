@@ -202,7 +202,7 @@ class Measurement:
         total = sum(length * len(self.plan.units(length)) for length in self.plan.lengths)
         for example in range(len(self.windows)):
             show(f"{method}: {task} at {length:,}{where}", done + length * example / len(self.windows), total)
-            with offline(), silent(native=False):
+            with offline(), silent(stderr=False):
                 if task == TEXT:
                     score, bins, losses = self._cross_entropy(reader, length, example)
                     rows.append(losses)

@@ -17,7 +17,6 @@ from starlette.routing import Route
 
 import lengthwise
 from lengthwise.analysis import findings
-from lengthwise.analysis.intervals import quantile_normal
 from lengthwise.report import bundle, render
 from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.page import CONTROL_CHARACTERS, packed, style
@@ -52,7 +51,6 @@ def application(watcher: Watcher) -> Starlette:
     site = _Site(watcher)
     for file in HERE.glob("*.j2"):
         _templates().get_template(file.name)  # compiled now, so that the first request is as quick as the others
-    quantile_normal()
     threading.Thread(target=_served, args=("vega.js",), daemon=True).start()
     return Starlette(
         routes=[
@@ -82,9 +80,9 @@ class _Site:
     def study(self, request: Request) -> Response:
         keys, query = _keys(request), request.query_params
         name, page = query.get("name", ""), query.get("page", "1")
-        number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
+        number = int(page) if page.isdecimal() else 1
         try:
-            data = pages.study(self.watcher, self.watcher.snapshot(), name, number, query.get("words", "")[:200], keys)
+            data = pages.study(self.watcher, self.watcher.snapshot(), name, number, query.get("words", ""), keys)
         except KeyError as error:
             raise HTTPException(404, error.args[0]) from None
         return _page(request, "study.html.j2", keys, title=name, **data)

@@ -1,6 +1,5 @@
 """The state of all studies, read again and again in a thread of its own, so that no request waits for it."""
 
-import os
 import threading
 import time
 from collections import deque
@@ -16,9 +15,8 @@ INTERVAL = 1.0  # seconds between two readings, of which each takes at most a fi
 IDLE = 30.0  # seconds after the last request until the reading pauses
 FRESH = 3.0  # seconds until a snapshot is too old to be shown without another try
 PATIENCE = 0.1  # seconds that a request waits for a newer snapshot
-AT_LEAST = 10.0  # seconds between two readings of an unchanged file: workers may have died since
-SETTLED = 0.1  # seconds since a change of a file until its time can be trusted
 REMEMBERED = 32  # answers of the store
+REMEMBERED_SECONDS = 10.0
 PACE_WINDOW = 120.0  # seconds over which the speed of a run is measured
 
 
@@ -74,8 +72,7 @@ class Watcher:
         self._closed = False
         self._error: str | None = None  # the line of the last reading, if it failed
         self._store: Store = open_store()
-        self._state: object = None
-        self._snapshot, self._read_at, self._found_at = Snapshot(), 0.0, 0.0
+        self._snapshot, self._read_at = Snapshot(), 0.0
         try:
             self._refresh()
         except BaseException:
@@ -104,9 +101,9 @@ class Watcher:
     def remembered(self, runs: Sequence[Activity], what: Hashable, query: Callable[[Store], T]) -> T:
         """Return what a query reads about runs, or what it read before if nothing was done with the runs since then.
 
-        `what`: identifies the query. Rows that somebody else adds to a finished run are read after at most `AT_LEAST` seconds.
+        `what`: identifies the query. Rows that somebody else adds to a finished run are read after at most ten seconds.
         """
-        identity = (what, tuple(runs), int(time.monotonic() / AT_LEAST))
+        identity = (what, tuple(runs), int(time.monotonic() / REMEMBERED_SECONDS))
         with self._lock:
             if identity in self._memory:
                 return self._memory[identity]
@@ -151,7 +148,6 @@ class Watcher:
     def _reopen(self) -> None:
         store = self._open()
         self._store, old = store, self._store
-        self._state = None
         with self._lock:
             self._memory = {}
         old.close()
@@ -159,11 +155,7 @@ class Watcher:
     def _refresh(self) -> None:
         store = self._store
         store.require_file_unchanged()
-        state, now = _file_state(store), time.monotonic()
-        if state is not None and state == self._state and now - self._found_at < AT_LEAST:
-            return
-        found = store.overview()
-        self._state, self._found_at = state, now
+        now, found = time.monotonic(), store.overview()
         running = {run.key: run for _, runs in found for run in runs if run.status == "running"}
         self._paces = {key: self._paces.get(key, Pace()) for key in running}
         for key, run in running.items():
@@ -187,22 +179,3 @@ def _eta(runs: Sequence[Activity], speeds: Mapping[str, float]) -> float | None:
     if not speed or not longest:
         return None
     return sum(max(0, (run.steps or longest) - run.step) for run in left) / speed
-
-
-def _file_state(store: Store) -> object:
-    """Return what changes whenever the file of a database does; None for a server, and for a file that has just changed.
-
-    The time of a change has a few milliseconds, in which another change could follow unnoticed.
-    """
-    if store.path is None:
-        return None
-    found, newest = [], 0.0
-    for name in (str(store.path), f"{store.path}-wal"):
-        try:
-            status = os.stat(name)
-        except OSError:
-            found.append((0, 0, 0))
-        else:
-            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-            newest = max(newest, status.st_mtime)
-    return found if abs(time.time() - newest) > SETTLED else None

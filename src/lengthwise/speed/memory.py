@@ -19,8 +19,9 @@ from multiprocessing.connection import Connection
 import torch
 
 from lengthwise.child_processes import end_with_parent, starting_processes
+from lengthwise.errors import first_line
 from lengthwise.machine_memory import is_out_of_memory
-from lengthwise.plugins import first_line, load_plugins, loaded_plugins
+from lengthwise.plugins import load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
 from lengthwise.speed.plan import Question
 from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, StringConstraints
 
 from lengthwise.store.errors import StoreError
@@ -47,6 +47,7 @@ _parsed_once = lru_cache(4096)(_parsed)
 Key = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, StringConstraints(min_length=1)]
 Line = Annotated[Name, AfterValidator(_one_line)]
+Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]  # what a database can hold
 Count = Annotated[int, Ge(0)]
 Size = Annotated[int, Ge(1)]
 Number = Annotated[float, BeforeValidator(_nan_for_null)]

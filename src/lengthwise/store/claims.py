@@ -72,7 +72,7 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
     each run without a worker as it is yielded, and skips those that other workers have just locked.
     """
     limits = {"earliest": now - STALE_SECONDS, "latest": now + STALE_SECONDS, "here": f"{host()}:"}
-    for batch in batches(list(connection.scalars(_PERHAPS_DEAD, limits))):
+    for batch in batches(connection.scalars(_PERHAPS_DEAD, limits).all()):
         for row in decoded(schema.runs, connection.execute(_HELD, {"study": study, "seen": batch})):
             if row["worker"] is not None and is_dead(row["worker"], now - row["heartbeat"]):
                 yield row
@@ -116,7 +116,7 @@ def is_unfinished(connection: Connection, study: str) -> bool:
 def forget_failures(connection: Connection, keys: Sequence[str]) -> list[str]:
     """Remove the errors of failed runs. Return their keys."""
     failed: list[str] = []
-    for batch in batches(list(keys)):
+    for batch in batches(keys):
         chosen = schema.runs.c.key.in_(batch), schema.runs.c.error.is_not(None)
         failed += connection.scalars(select(schema.runs.c.key).where(*chosen).with_for_update())
         connection.execute(update(schema.runs).where(*chosen).values(error=None, failures=0, deaths=0))
@@ -125,11 +125,11 @@ def forget_failures(connection: Connection, keys: Sequence[str]) -> list[str]:
 
 def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]:
     """Mark runs that are neither done nor failed as failed. Return their keys."""
-    cancelled = []
-    for key in keys:
-        connection.execute(select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update())
-        if reading.run(connection, key, None, now).status in ("pending", "running"):
-            values = {**CLAIM_OVER, "error": CANCELLED}
-            connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(values))
-            cancelled.append(key)
+    for batch in batches(keys):
+        connection.execute(select(schema.runs.c.key).where(schema.runs.c.key.in_(batch)).with_for_update())
+    found = reading.runs_of(connection, list(keys), now)
+    cancelled = [key for key, run in found.items() if run.status in ("pending", "running")]
+    for batch in batches(cancelled):
+        chosen = update(schema.runs).where(schema.runs.c.key.in_(batch))
+        connection.execute(chosen.values({**CLAIM_OVER, "error": CANCELLED}))
     return cancelled

@@ -1,5 +1,6 @@
 """Rows of tables as Python values, with the types of `rows.py`."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ from sqlalchemy import Result, Table
 
 from lengthwise.store.cells import escaped
 from lengthwise.store.errors import StoreError, Unstorable
+from lengthwise.store.rows import StoredMember, canonical, cells, plain_text
 
 
 def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -21,9 +23,8 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
         names = batch[0]._fields if batch else ()
         known, adapter = _types(table, names)
         places = [names.index(name) for name in known]
-        cells = [tuple(row[place] for place in places) for row in batch]
         try:
-            values = adapter.validate_python(cells)
+            values = adapter.validate_python([tuple(row[place] for place in places) for row in batch])
         except ValidationError as error:
             problem = error.errors()[0]
             place, column = problem["loc"][:2]
@@ -36,15 +37,37 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
             yield dict(zip(known, row, strict=True))
 
 
-def require_storable(table: Table, cells: Mapping[str, Any], described: str) -> None:
-    """Raise `Unstorable` for cells that could not be read back."""
-    known, adapter = _types(table, tuple(cells))
+def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the cells of a row, from its members, by their columns.
+
+    Raises `Unstorable` for members that are missing or unknown, and for cells that could not be read back.
+    """
+    members = {name: member for name, member in cells(row).items() if member.cell.given}
+    if lacking := [name for name, member in members.items() if name not in data and not member.cell.optional]:
+        raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(data) or 'nothing'}")
+    if unknown := [str(name) for name in data if name not in members]:
+        raise Unstorable(f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join(members)}")
+    found = {
+        member.cell.column or name: _cell(
+            data.get(name, {} if member.plain is dict else None), member, f"{what}: {name}"
+        )
+        for name, member in members.items()
+    }
+    known, adapter = _types(table, tuple(found))
     try:
-        adapter.validate_python([tuple(cells[name] for name in known)])
+        adapter.validate_python([tuple(found[name] for name in known)])
     except ValidationError as error:
         problem = error.errors()[0]
-        reason = f"its {known[int(problem['loc'][1])]} {_reason(problem)}"
-        raise Unstorable(f"{described} cannot be stored, {reason}") from None
+        raise Unstorable(f"{what} cannot be stored, its {known[int(problem['loc'][1])]} {_reason(problem)}") from None
+    return found
+
+
+def _cell(value: Any, member: StoredMember, what: str) -> Any:
+    if member.plain is dict and value is not None:
+        return canonical(value, what)
+    if isinstance(value, str):
+        return plain_text(value)
+    return None if isinstance(value, float) and math.isnan(value) else value  # SQL has no NaN, so it is stored as NULL
 
 
 @cache

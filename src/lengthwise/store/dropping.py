@@ -37,7 +37,7 @@ def drop_runs(
         locked = select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update()
         if connection.execute(locked).one_or_none() is None:
             raise StoreError(f"{name} has no run {escaped(key)}; nothing was deleted")
-        run = reading.run(connection, key, None, now)
+        run = reading.run(connection, key, now)
         named = f"run {key[:8]} ({run.label}, {run.task}, seed {run.seed})"
         if run.status == "running":
             raise StoreError(f"{named} is running; stop the command that runs it first; nothing was deleted")

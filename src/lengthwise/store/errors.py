@@ -1,18 +1,12 @@
 """Errors of a results database, each described in one line."""
 
-import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from lengthwise.values import without_secrets
-
-LOG_AFTER = 3.0  # seconds of waiting for a lock before a warning is logged
-_WAITING = "lengthwise: waiting up to %g s for %s, which another program may have locked"
-_LOG = logging.getLogger(__name__)
 
 
 class StoreError(ValueError):
@@ -36,29 +30,17 @@ class ClaimLost(StoreError):
 
 
 @contextmanager
-def store_errors(
-    name: str, timeout: float, explain: Callable[[DBAPIError], str | None]
-) -> Iterator[Callable[[], None]]:
+def store_errors(name: str, explain: Callable[[DBAPIError], str | None]) -> Iterator[None]:
     """Convert the database's exceptions in the block to `StoreError`. `name`: the store's name in messages.
 
     `explain`: returns a line on an error, or None if the error's own text is enough; it may raise `StoreUnreachable`.
-
-    The database waits silently for locks, for up to `timeout` seconds. After 3 s, a warning is logged once. The block must call the
-    function that it gets as soon as it has the lock, so that later work does not cause the warning.
     """
-    printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
-    warning = threading.Timer(LOG_AFTER, _LOG.warning, [_WAITING, timeout, printable])
-    warning.daemon = True
-    if timeout > LOG_AFTER:
-        warning.start()
     try:
-        yield warning.cancel
+        yield
     except DBAPIError as error:
         raise StoreError(without_secrets(explain(error) or f"{name}: {first_line(error)}")) from error
     except SQLAlchemyError as error:
         raise StoreError(without_secrets(f"{name}: {first_line(error)}")) from error
-    finally:
-        warning.cancel()
 
 
 def damaged(name: str, why: str) -> str:

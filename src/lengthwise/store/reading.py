@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
-from lengthwise.store.cells import escaped
 from lengthwise.store.columns import decoded
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, Texts, canonical
@@ -45,12 +44,6 @@ def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]
     scores = schema.scores
     answered = set(connection.scalars(select(scores.c.question).where(scores.c.key == key)))
     return [question for question in asked if canonical(question, "asked") not in answered]
-
-
-def questions_of(connection: Connection, study: str, key: str) -> list[dict[str, Any]]:
-    asked = schema.asked
-    query = select(asked).where(asked.c.study == study, asked.c.key == key).order_by(asked.c.position)
-    return [row["question"] for row in decoded(schema.asked, connection.execute(query))]
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -145,13 +138,11 @@ def runs_of(connection: Connection, keys: list[str], now: float) -> dict[str, Ru
     return {key: found[key] for key in keys if key in found}
 
 
-def run(connection: Connection, key: str, study: str | None, now: float) -> RunRow:
-    """Return a run. Raises `StoreError` if its row cannot be read."""
+def run(connection: Connection, key: str, now: float) -> RunRow:
+    """Return a run, which is in the store."""
     table = schema.runs
-    rows = connection.execute(select(table).where(table.c.key == key)).all()
-    for row in _run_rows(connection, rows, study, [key], now):
-        return row
-    raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
+    (row,) = connection.execute(select(table).where(table.c.key == key))
+    return _run_rows(connection, [row], None, [key], now)[0]
 
 
 def listed(connection: Connection, study: str, without: Collection[str], now: float) -> list[RunRow]:
@@ -215,7 +206,7 @@ def rows_of(
     names = [name for name in ("length", "step", "question") if name in table.c]
     columns = {field.name: "question" if field.name == "asked" else field.name for field in fields(row)}  # type: ignore[arg-type]
     found: dict[str, list[R]] = {key: [] for key in keys}
-    for batch in batches(list(found)):
+    for batch in batches(found):
         query = select(table).where(table.c.key.in_(batch))
         source = (query if most is None else _thinned(query, names, most)).subquery()
         ordered = select(source).order_by(*(source.c[name] for name in names))

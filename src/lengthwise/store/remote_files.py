@@ -190,7 +190,7 @@ class RemoteFolder(ResultsFolder):
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return without_secrets(lines[0] if lines else type(error).__name__)[:200]
+    return without_secrets(lines[0] if lines else type(error).__name__)
 
 
 def _is_file_of_run(name: str) -> bool:

@@ -1,37 +1,35 @@
 """`Store`: studies, claims, scores, curves and answers of measurements in one database."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Self
 
 from sqlalchemy import Connection, case, delete, select, update
 
-from lengthwise.store import claims, columns, dropping, reading, schema
-from lengthwise.store.cells import escaped, require_key
+from lengthwise.store import claims, dropping, reading, schema
+from lengthwise.store.cells import escaped
+from lengthwise.store.columns import encoded
 from lengthwise.store.databases.base import Database
 from lengthwise.store.databases.sqlite import FILE_NAME
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
-from lengthwise.store.live import LiveQueries
 from lengthwise.store.rows import (
+    Activity,
     AnswerRow,
     CurveRow,
     RunRow,
     ScoreRow,
     StudyRow,
     canonical,
-    given_types,
     plain_text,
-    question_texts,
-    take,
 )
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
 
 
-class Store(LiveQueries, Transfers):
+class Store(Transfers):
     """A results database, opened by `open_store`. Every method is one transaction; in a `snapshot`, all are one
     together.
 
@@ -119,28 +117,24 @@ class Store(LiveQueries, Transfers):
         Runs that are no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. So
         may its `parent`. `published`: see `StudyRow`.
         """
-        if not name:
-            raise StoreError("the name of a study must not be empty")
-        needed = {**given_types(RunRow), "asked": list}
-        rows = [
-            take(run, f"run {n} of study {name!r}", needed, {"facts": None, "parent": None})
-            for n, run in enumerate(runs)
-        ]
-        questions = {row["key"]: question_texts(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
+        name = plain_text(name)
+        given: dict[str, Any] = {
+            "name": name,
+            "question": question,
+            "expectation": expectation,
+            "cost": cost,
+            "command": command,
+        }
+        given |= {"evaluation": evaluation, "published": published}
+        study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
+        rows, questions = [], {}
+        for number, run in enumerate(runs):
+            what, asked = f"run {number} of study {name!r}", run["asked"]
+            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "asked"}, what))
+            questions[run["key"]] = list(dict.fromkeys(canonical(question, f"{what}: asked") for question in asked))
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
-        for number, row in enumerate(rows):
-            require_key(row["key"], f"run {number} of study {name!r}: key")
-            row["config"] = canonical(row["config"], f"run {row['key']}: config")
-            row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_storable(schema.runs, row, f"run {row['key']}")
-        name = plain_text(name)
-        texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
-        study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
-        study["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
-        study["published"] = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_storable(schema.studies, study, f"study {escaped(name)}")
-        keys = [row["key"] for row in rows]
+        keys = list(questions)
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
@@ -154,12 +148,12 @@ class Store(LiveQueries, Transfers):
             connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, schema.study_runs, members)
-            asked = [
+            asked_rows = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, schema.asked, asked)
+            insert_rows(connection, schema.asked, asked_rows)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -240,9 +234,7 @@ class Store(LiveQueries, Transfers):
                 raise StoreError(
                     f"run {key} cannot be finished, because length {lengths} has no score; call add_scores first"
                 )
-            facts = json.loads(row.facts) | facts
-            written = canonical(facts, f"run {key}: facts")
-            columns.require_storable(schema.runs, {"facts": written}, f"run {key}")
+            written = canonical(json.loads(row.facts) | facts, f"run {key}: facts")
             values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(claims.held(key, worker).values(values))
 
@@ -294,32 +286,26 @@ class Store(LiveQueries, Transfers):
         with self._transaction(writes=False) as connection:
             return reading.unanswered(connection, key, asked)
 
-    def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store scores: dicts or dataclasses with the columns of `ScoreRow`. `facts` may be left out.
+    def add_scores(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store scores: rows with the columns of `ScoreRow`. `facts` may be left out.
 
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker
         holds, such as one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
-        values, what = [], f"a score of run {key}"
-        for row in rows:
-            value = take(row, what, given_types(ScoreRow), {"facts": None})
-            value["question"] = question_texts([value.pop("asked")], f"{what}: asked")[0]
-            value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
-            columns.require_storable(schema.scores, value, what)
-            values.append({"key": key, **value})
+        values = [{"key": key, **encoded(schema.scores, ScoreRow, row, f"a score of run {key}")} for row in rows]
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = self._now(connection)
             upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
             connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
-    def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
+    def add_curve(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store points of the training curve: rows with the columns of `CurveRow`.
 
         They replace all stored points from their first step on, so a training that resumed from an earlier
         checkpoint leaves a single curve. `worker`: as in `add_scores`.
         """
-        points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
+        points = [encoded(schema.curve, CurveRow, row, f"the curve of run {key}") for row in rows]
         values = {point["step"]: point for point in points}
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
@@ -349,15 +335,8 @@ class Store(LiveQueries, Transfers):
 
     def add_answer(self, key: str, question: dict[str, Any], rows: dict[str, Any], facts: dict[str, Any]) -> AnswerRow:
         """Store the answer to a question about a run, unless it has one. Return the stored row. No worker need hold the run."""
-        what = f"an answer of run {key}"
-        if not isinstance(question, dict) or not question.get("measurement"):
-            raise StoreError(
-                f'{what}: question must be an object with at least {{"measurement": NAME}}, got {question!r}'
-            )
-        members = {"question": question, "rows": rows, "facts": facts}
-        row: dict[str, Any] = {name: canonical(value, f"{what}: {name}") for name, value in members.items()}
-        columns.require_storable(schema.answers, row, what)
-        row["key"] = key
+        given = {"question": question, "rows": rows, "facts": facts}
+        row = {"key": key, **encoded(schema.answers, AnswerRow, given, f"an answer of run {key}")}
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
@@ -393,4 +372,36 @@ class Store(LiveQueries, Transfers):
         """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
-            return reading.run(connection, key, None, self._now(connection))
+            return reading.run(connection, key, self._now(connection))
+
+    # ---- what pages that follow running studies show ------------------------------------------------------------
+
+    def activity(self, study: str) -> list[Activity]:
+        """Return what is done with each of the study's runs now, in its order."""
+        with self._transaction(writes=False) as connection:
+            return reading.activity(connection, plain_text(study), self._now(connection))
+
+    def overview(self) -> list[tuple[StudyRow, list[Activity]]]:
+        """Return all studies, oldest first, and what is done with their runs, in their order."""
+        with self._transaction(writes=False) as connection:
+            return reading.overview(connection, self._now(connection))
+
+    def runs_of(self, keys: Sequence[str]) -> dict[str, RunRow]:
+        """Return the runs with these keys, in their order. Keys without a run are left out."""
+        with self._transaction(writes=False) as connection:
+            return reading.runs_of(connection, list(dict.fromkeys(map(plain_text, keys))), self._now(connection))
+
+    def score_lengths(self, keys: Iterable[str]) -> list[int]:
+        """Return the lengths at which these runs have scores, ascending."""
+        with self._transaction(writes=False) as connection:
+            return reading.score_lengths(connection, list(keys))
+
+    def means(self, keys: Iterable[str], lengths: Iterable[int]) -> dict[tuple[str, int], list[float]]:
+        """Return the means of the scores of these runs at these lengths, by key and length: one for each question."""
+        with self._transaction(writes=False) as connection:
+            return reading.means(connection, list(keys), list(lengths))
+
+    def fingerprint(self, study: str) -> tuple[object, ...]:
+        """Return numbers that change with the study's runs, scores and answers."""
+        with self._transaction(writes=False) as connection:
+            return reading.fingerprint(connection, plain_text(study))

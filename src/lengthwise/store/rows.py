@@ -1,15 +1,11 @@
 """The rows of the store as dataclasses, and their conversion to canonical JSON.
 
-These classes are the only definition of the columns: the tables (`schema.py`), the types of what is read
-(`columns.py`) and the checks of what is given to be stored (`take`) are derived from their members.
+These classes are the only definition of the columns: the tables (`schema.py`), and the types of what is read and
+written (`columns.py`) are derived from their members.
 """
 
-import contextlib
-import dataclasses
 import json
-import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -25,6 +21,7 @@ from lengthwise.store.cells import (
     Question,
     Size,
     Time,
+    Whole,
 )
 from lengthwise.store.errors import Unstorable
 
@@ -37,16 +34,17 @@ class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
     A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed
-    to the store; otherwise the store writes it. `column`: the column's name if it differs from the member's.
-    `small`: the whole number has 32 bits in SQL instead of 64.
+    to the store; otherwise the store writes it. `optional`: it may be left out, and then is empty. `column`: the
+    column's name if it differs from the member's. `small`: the whole number has 32 bits in SQL instead of 64.
     """
 
     given: bool = False
+    optional: bool = False
     column: str = ""
     small: bool = False
 
 
-STORED, GIVEN = Cell(), Cell(given=True)
+STORED, GIVEN, OPTIONAL = Cell(), Cell(given=True), Cell(given=True, optional=True)
 QUESTION, SMALL = Cell(given=True, column="question"), Cell(small=True)
 
 
@@ -69,10 +67,10 @@ class RunRow:
     metric: Annotated[Name, GIVEN]
     better: Annotated[Literal["higher", "lower"], GIVEN]
     unit: Annotated[Name, GIVEN]
-    seed: Annotated[int, GIVEN]
+    seed: Annotated[Whole, GIVEN]
     train_length: Annotated[Size, GIVEN]
     config: Annotated[Json, GIVEN]
-    parent: Annotated[Key | None, STORED] = None
+    parent: Annotated[Key | None, OPTIONAL] = None
     created: Annotated[Time, STORED]
     worker: Annotated[str | None, STORED]
     heartbeat: Annotated[Time | None, STORED]
@@ -84,7 +82,7 @@ class RunRow:
     started: Annotated[Time | None, STORED]
     finished: Annotated[Time | None, STORED]
     error: Annotated[Name | None, STORED]
-    facts: Annotated[Json, STORED]
+    facts: Annotated[Json, OPTIONAL]
     asked: list[dict[str, Any]]
     status: str
 
@@ -121,7 +119,7 @@ class ScoreRow:
     standard_error: Annotated[Number, GIVEN]
     out_of_distribution: Annotated[bool, GIVEN]
     seconds: Annotated[Number, GIVEN]
-    facts: Annotated[Json, STORED]
+    facts: Annotated[Json, OPTIONAL]
     created: Annotated[Time, STORED]
 
 
@@ -195,12 +193,6 @@ def cells(row: type) -> dict[str, StoredMember]:
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
-@cache
-def given_types(row: type) -> dict[str, type]:
-    """Return the members of a class of rows that are given to the store, with their types, for `take`."""
-    return {name: member.plain for name, member in cells(row).items() if member.cell.given}
-
-
 def canonical(value: Any, what: str) -> str:
     """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
     try:
@@ -224,54 +216,6 @@ class Texts:
         return known[1]
 
 
-def question_texts(asked: Sequence[Any], what: str) -> list[str]:
-    """Return the canonical JSON of each question, each once. Raises `Unstorable` for what is not a question."""
-    for question in asked:
-        if not isinstance(question, dict) or not isinstance(question.get("length"), int):
-            raise Unstorable(f'{what} must be an object with at least {{"length": N}}, got {question!r}')
-    return list(dict.fromkeys(canonical(question, what) for question in asked))
-
-
 def plain_text(text: str) -> str:
     """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for PostgreSQL."""
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
-
-
-def take(row: Any, what: str, needed: Mapping[str, type], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the members `needed` of a dict or dataclass, each converted to its type. Raises `Unstorable` for other members."""
-    data: Mapping[str, Any] = row if isinstance(row, Mapping) else _fields(row, what)
-    optional = optional or {}
-    if lacking := [name for name in needed if name not in data]:
-        raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(map(str, data)) or 'nothing'}")
-    if unknown := [str(name) for name in data if name not in needed and name not in optional]:
-        raise Unstorable(
-            f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join([*needed, *optional])}"
-        )
-    taken = {name: _as(data[name], kind, f"{what}, {name}") for name, kind in needed.items()}
-    return taken | {name: data.get(name, default) for name, default in optional.items()}
-
-
-def _fields(row: Any, what: str) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(row) or isinstance(row, type):
-        raise Unstorable(f"{what} must be a dict or a dataclass, got {type(row).__name__}")
-    return {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
-
-
-def _as(value: Any, kind: type, what: str) -> Any:
-    problem = ""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if isinstance(value, str) and kind is str:
-            return plain_text(value)
-        if kind is float and not isinstance(value, str):
-            number = math.nan if value is None else float(value)
-            return None if math.isnan(number) else number  # SQL has no NaN, so it is stored as NULL
-        if kind is int:
-            whole = operator.index(value)
-            if -(2**63) <= whole < 2**63:
-                return whole
-            problem = f"must fit in 64 bits, got {whole}; choose a smaller number"
-        if kind is bool and value in (True, False):
-            return bool(value)
-        if kind in (dict, list) and isinstance(value, kind):
-            return value
-    raise Unstorable(f"{what} {problem or f'must be of type {kind.__name__}, got {value!r}'}")

@@ -1,7 +1,4 @@
-"""The tables of the newest revision, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined
-in `rows.py`.
-
-A new database gets these tables at once. An older one gets them by the revisions in `migrations/`.
+"""The tables, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined in `rows.py`.
 
 A run's status is not stored. A run is running while a living worker holds it, failed while it has an error, done
 when it is trained and every question of its study has a score, and pending otherwise. So a study that adds a length
@@ -31,12 +28,11 @@ from lengthwise.store.cells import Key, Question
 from lengthwise.store.rows import AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow, cells
 
 REVISION = 1
-"""The revision of the tables below: the newest one in `migrations/versions/`. Every database stores its own, and
-databases of any other revision are refused."""
+"""The revision of the tables below. Every database stores its own, and databases of any other revision are refused."""
 
 tables = MetaData()
 
-# One row with the revision, in the form that Alembic expects.
+# One row with the revision, in the form of Alembic, which can therefore change these tables when there is a second one.
 version = Table(
     "lengthwise_schema",
     tables,

@@ -8,7 +8,6 @@ store alone is left out: the worker that holds a run, and its signs of life.
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import islice
 from typing import Any, Self
 
 from sqlalchemy import Connection, Table, and_, delete, insert, select, update
@@ -19,7 +18,7 @@ from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
 from lengthwise.store.rows import AnswerRow, plain_text
 from lengthwise.store.workers import is_dead
-from lengthwise.store.writing import batches
+from lengthwise.store.writing import batches, insert_rows
 
 Cells = dict[str, Any]
 Tables = Mapping[str, Iterable[Cells]]
@@ -42,7 +41,6 @@ RESULTS = {  # what two stores must agree on
     "scores": ("length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution"),
     "answers": ("rows",),
 }
-BATCH = 500
 
 
 def names_of(table: Table) -> list[str]:
@@ -76,7 +74,6 @@ class Transfers:
         """Yield the rows of a study by table, as they are in one moment.
 
         They are those of its runs, of the runs that these started from, and of the runs that they are compared with.
-        Rows that cannot be read are left out, with a warning.
         """
         study = plain_text(study)
         with self._transaction(writes=False) as connection:
@@ -98,7 +95,7 @@ class Transfers:
                     queries = [select(*columns).where(of_study[name] == study)]
                 else:
                     keys = listed + others if name == "runs" else listed
-                    queries = [select(*columns).where(table.c.key.in_(batch)) for batch in batches(keys, BATCH)]
+                    queries = [select(*columns).where(table.c.key.in_(batch)) for batch in batches(keys)]
                 queries = [query.order_by(*table.primary_key.columns) for query in queries]
                 found[name] = _cells(connection, table, queries)
             yield found
@@ -121,12 +118,14 @@ class Transfers:
             added = {"studies": int(replaced)}
             fresh, added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
             for name in ("study_runs", "asked"):
-                added[name] = _insert(connection, TABLES[name], tables[name] if replaced else ())
+                added[name] = insert_rows(connection, TABLES[name], tables[name] if replaced else ())
             for name in ("scores", "answers"):
                 added[name] = _add_results(connection, TABLES[name], tables[name], self.name)
-            for batch in batches(sorted(fresh), BATCH):
+            for batch in batches(sorted(fresh)):
                 connection.execute(delete(schema.curve).where(schema.curve.c.key.in_(batch)))
-            added["curve"] = _insert(connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh))
+            added["curve"] = insert_rows(
+                connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh)
+            )
             return added
 
 
@@ -176,7 +175,7 @@ def _add_study(connection: Connection, study: Cells, name: str) -> bool:
 def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: str) -> tuple[set[str], int]:
     """Add runs, and the training of those that are not finished here. Return the keys of these runs, and how many are new."""
     table, fresh, added = schema.runs, set[str](), 0
-    for batch in _batched(rows):
+    for batch in batches(rows):
         query = select(table).where(table.c.key.in_([row["key"] for row in batch])).with_for_update()
         known = {row.key: row for row in connection.execute(query)}
         for row in batch:
@@ -194,7 +193,7 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
                 connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
             fresh.add(row["key"])
         new = [row | CLAIM_OVER | {"deaths": 0} for row in batch if row["key"] not in known]
-        added += _insert(connection, table, new)
+        added += insert_rows(connection, table, new)
     return fresh, added
 
 
@@ -202,7 +201,7 @@ def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], na
     """Add scores or answers whose question has none yet. Raises `StoreError` if one has another result."""
     compared, added = RESULTS[table.name], 0
     columns = [table.c[column] for column in ("key", "question", *compared)]
-    for batch in _batched(rows):
+    for batch in batches(rows):
         keys, questions = ({row[part] for row in batch} for part in ("key", "question"))
         query = select(*columns).where(and_(table.c.key.in_(keys), table.c.question.in_(questions)))
         known = {(row.key, row.question): row for row in connection.execute(query)}
@@ -210,7 +209,7 @@ def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], na
             if (old := known.get((row["key"], row["question"]))) is not None:
                 what = f"run {row['key']}, question {row['question']}"
                 _require_same(row, old._mapping, compared, what, "results", name)
-        added += _insert(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
+        added += insert_rows(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
     return added
 
 
@@ -223,17 +222,3 @@ def _require_same(new: Cells, old: Any, columns: Iterable[str], what: str, kind:
                 f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new results "
                 "folder (--results)"
             )
-
-
-def _batched(rows: Iterable[Cells]) -> Iterator[list[Cells]]:
-    rows = iter(rows)
-    while batch := list(islice(rows, BATCH)):
-        yield batch
-
-
-def _insert(connection: Connection, table: Table, rows: Iterable[Cells]) -> int:
-    count = 0
-    for batch in _batched(rows):
-        connection.execute(insert(table), batch)
-        count += len(batch)
-    return count

@@ -1,19 +1,27 @@
 """Statements for both databases. Each runs inside a transaction that is already open."""
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, insert
 
-
-def batches(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+T = TypeVar("T")
 
 
-def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)
+def batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
+
+
+def insert_rows(connection: Connection, table: Any, rows: Iterable[dict[str, Any]]) -> int:
+    """Insert rows, and return their number."""
+    count = 0
+    for batch in batches(rows):
+        connection.execute(insert(table), batch)
+        count += len(batch)
+    return count
 
 
 def upsert(

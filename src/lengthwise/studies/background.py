@@ -1,14 +1,10 @@
 """What happens beside the training of a run: signs of life for the store, and new files for a results folder at an address."""
 
 import threading
-from typing import TYPE_CHECKING
 
 from lengthwise.store import ResultsFolder, Store, StoreError, StoreGone
 from lengthwise.studies.events import Note
-from lengthwise.studies.patience import patiently
-
-if TYPE_CHECKING:
-    from lengthwise.studies.worker import Parent
+from lengthwise.studies.parent import Parent, patiently
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 SEND_SECONDS = 1.0  # between two looks for new files
@@ -53,7 +49,7 @@ class Sender:
     the worker waits until that is possible; otherwise one attempt is made, and what was not sent stays on this machine.
     """
 
-    def __init__(self, files: ResultsFolder, key: str, parent: "Parent", heartbeat: Heartbeat):
+    def __init__(self, files: ResultsFolder, key: str, parent: Parent, heartbeat: Heartbeat):
         self._files, self._key, self._parent, self._heartbeat = files, key, parent, heartbeat
         self._problem: str | None = None
         self._is_noted = False

@@ -1,7 +1,6 @@
 """`execute`: decide which runs of a study are to be done, have an executor do them, and report what happens."""
 
 import math
-import pickle
 import signal
 import threading
 import time
@@ -21,13 +20,13 @@ from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
+from lengthwise.studies.parent import STOP_SIGNALS
+from lengthwise.studies.spec import LOADING, OwnClasses, Spec, classes_of, listed, own_classes
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
-from lengthwise.studies.worker import STOP_SIGNALS, Spec
 from lengthwise.trackers import Tracker, require_usable
 from lengthwise.training import check_step
 from lengthwise.training.numerics import torch_threads
-from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import is_remote, require_results
 
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
@@ -108,8 +107,11 @@ def execute(
     runs are finished. A failing run does not stop the others.
 
     Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
-    saved their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
+    saved their checkpoints. If a script defines classes of the study, worker processes load it, so it must call this under
+    `if __name__ == "__main__":`.
     """
+    if LOADING.get():
+        raise ConfigError('a worker process loads this file; call execute() under if __name__ == "__main__":')
     require_results("the results folder", results, store is not None)
     options.require_usable(results)
     compute.require_valid()
@@ -119,21 +121,23 @@ def execute(
     compute.require_divisible(study.runs)
     if not kind.remote:
         _require_supported(study, compute)
-    with open_results(results, store=store) as opened:
+    own = OwnClasses() if kind.in_this_process else own_classes(study)
+    with listed(classes_of(study)), open_results(results, store=store) as opened:
+        _require_parents(opened, study)
+        is_joined = join and _is_stored(opened, study)
+        notes = [] if is_joined else _add(opened, study)
         spec = Spec(
             store=opened.url,
             study=study.name,
             results=opened.files.address,
             results_id=opened.files.identifier(create=False) if opened.files.is_remote else None,
-            runs=_pickled(study),
+            own_classes=own,
             plugins=loaded_plugins(),
-            source=_source_for_workers(study),
+            runs=_other_descriptions(opened, study) if is_joined else {},
             compute=compute,
             retries=options.retries,
-            trackers=options.trackers,
+            trackers=tuple(tracker.to_data() for tracker in options.trackers),
         )
-        _require_parents(opened, study)
-        notes = [] if join and _is_stored(opened, study) else _add(opened, study)
         execution = _Execution(opened, study, spec, executor, on_event or (lambda event: None))
         return execution.work(estimate, notes, max_seconds)
 
@@ -158,6 +162,13 @@ def _is_stored(store: Store, study: Study) -> bool:
         return False
     stored = [(row.key, sorted(canonical(question) for question in row.asked)) for row in store.runs(study.name)]
     return stored == [(row["key"], sorted(canonical(question) for question in row["asked"])) for row in study.rows()]
+
+
+def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
+    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine, by key."""
+    stored = {row.key: canonical(row.config) for row in store.runs(study.name)}
+    here = {run.key: run.to_data() for run in study.runs}
+    return {key: data for key, data in here.items() if canonical(data) != stored[key]}
 
 
 def _add(store: Store, study: Study) -> list[str]:
@@ -231,26 +242,6 @@ def _require_supported(study: Study, compute: Compute) -> None:
             raise ConfigError(f"{run.label} on {run.task.label}: {text}") from error
         except (Exception, SystemExit):  # the worker that trains this run will report the error
             continue
-
-
-def _pickled(study: Study) -> bytes:
-    """Return the pickled runs for the workers, which import each class by its name."""
-    for run in study.runs:
-        for choice in run.choices:
-            try:
-                pickle.dumps(choice.cls)
-            except (pickle.PicklingError, AttributeError) as error:
-                raise ConfigError(
-                    f"worker processes cannot import {choice.name} from {choice.cls.__module__}; define it at the top level "
-                    "of a module or of the study file"
-                ) from error
-    return pickle.dumps({run.key: run for run in study.runs})
-
-
-def _source_for_workers(study: Study) -> str | None:
-    """Return the study's file if a class is from outside lengthwise, since the file or one that it imports may define it."""
-    outside = any(not is_builtin_class(choice.cls) for run in study.runs for choice in run.choices)
-    return str(study.source) if outside and study.source is not None else None
 
 
 class _Execution:

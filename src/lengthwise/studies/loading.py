@@ -10,7 +10,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from lengthwise.plugins import already_loaded, error_in_user_file, first_line, load_file
+from lengthwise.errors import error_in_user_file, first_line
+from lengthwise.plugins import already_loaded, load_file
 from lengthwise.studies.shipped import shipped_studies, unknown_study
 from lengthwise.studies.study import Study
 from lengthwise.validation import validated

@@ -103,7 +103,7 @@ class Study:
         for run in self.runs:
             training, config = run.training, self.evaluation_of(run)
             lengths = (training.min_length, training.train_length, training.curriculum)
-            sizes = (training.steps, training.train_examples)
+            sizes = (training.steps, training.train_examples, training.stop)
             without_seed = (run.encoding, run.task, run.model, training.positions, lengths, sizes)
             if without_seed in checked:
                 continue

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lengthwise.analysis.differences import flat
 from lengthwise.config import Run
-from lengthwise.plugins import first_line
+from lengthwise.errors import first_line
 from lengthwise.studies.events import Note
+from lengthwise.studies.parent import Parent
 from lengthwise.trackers import Status, TrackedRun, Tracker
 from lengthwise.training import Stopped
 from lengthwise.values import without_secrets
-
-if TYPE_CHECKING:
-    from lengthwise.studies.worker import Parent
 
 
 @dataclass
@@ -37,7 +35,7 @@ class Tracking:
     points that it has. So a curve has each step once, whatever was lost or repeated when a worker was killed.
     """
 
-    def __init__(self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: "Parent"):
+    def __init__(self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: Parent):
         self._trackers, self._run, self._results, self._parent = trackers, run, results, parent
         self._started: dict[str, _Started] = {}
 

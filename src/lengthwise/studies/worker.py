@@ -1,7 +1,7 @@
 """A worker of any executor: it claims runs of a study from the store, trains and evaluates them."""
 
+import dataclasses
 import os
-import pickle
 import random
 import signal
 import socket
@@ -10,16 +10,15 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from lengthwise.config import ConfigError, Run
+from lengthwise.errors import error_line, is_own_error
 from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.machine_memory import limited_to_machine
 from lengthwise.measurements import Table
 from lengthwise.measurements.development import Development, development_rows
-from lengthwise.plugins import error_line, is_own_error, load_plugins
 from lengthwise.store import (
     ClaimLost,
     RunRow,
@@ -31,90 +30,44 @@ from lengthwise.store import (
     worker_name,
 )
 from lengthwise.studies.background import Heartbeat, Sender
-from lengthwise.studies.compute import Compute
-from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
-from lengthwise.studies.loading import load_module
-from lengthwise.studies.patience import patient, patiently
+from lengthwise.studies.events import Advanced, Done, Failed, Note, Released, Started
+from lengthwise.studies.parent import Parent, patiently
 from lengthwise.studies.provenance import facts
-from lengthwise.studies.rank_groups import RankDied, RankGroup, SpawnedRanks
+from lengthwise.studies.ranks import NO_GROUP, RankDied, RankGroup
+from lengthwise.studies.spec import Spec, classes_listed
 from lengthwise.studies.stored import stored_run
 from lengthwise.studies.tracking import Tracking, tracked_run
-from lengthwise.trackers import Tracker
+from lengthwise.trackers import tracker_of
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import deleted
 from lengthwise.training.numerics import use_process
-from lengthwise.user_classes import is_builtin_class
 from lengthwise.values import WEIGHTS
 
-# Clusters send SIGUSR2 shortly before they end a job, if they are asked to. Windows has no such signal.
-STOP_SIGNALS = (signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
+R = TypeVar("R")
+
 # Seconds between two attempts to claim a run, while other workers have all unfinished runs.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
-@dataclass(frozen=True)
-class Spec:
-    """The arguments of a worker: only plain data, because errors during its unpickling could not be caught."""
-
-    store: str  # URL
-    study: str
-    results: str  # the path or the address of the results folder
-    runs: bytes  # {key: Run}, pickled
-    plugins: tuple[str, ...]  # those of the parent, so that the classes of stored runs are found by name
-    source: str | None  # the study's file, if runs use classes from outside lengthwise
-    compute: Compute
-    retries: int = 0  # of a run that fails, unless its settings are the cause
-    trackers: tuple[Tracker, ...] = ()  # their settings
-    results_id: str | None = None  # of the results folder, if it may be another one for the worker than for its parent
-
-
-class Flag:
-    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the
-    code that the signal interrupts may hold."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until the flag is set, for at most about `seconds`. Return whether it is."""
-        end = time.monotonic() + seconds
-        while not self._is_set and (left := end - time.monotonic()) > 0:
-            time.sleep(min(0.1, left))
-        return self._is_set
-
-
-class Parent(Protocol):
-    """What a worker needs of the executor that started it."""
-
-    stop_requested: Flag  # the worker saves a checkpoint, releases its run and ends
-
-    def send(self, event: Event) -> None: ...
-
-
 class Worker:
-    """The work of one process on a study. `group`: the processes of its runs, unless the worker starts them."""
+    """The work of one process on a study. `group`: the processes that compute its runs together, of which it is the
+    first."""
 
-    def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run], group: RankGroup | None = None):
-        self.spec, self.parent, self.runs = spec, parent, runs
-        self.store, self.impatient_store = patient(store, parent), store
+    def __init__(self, spec: Spec, parent: Parent, store: Store, group: RankGroup = NO_GROUP):
+        self.spec, self.parent, self.store, self.group = spec, parent, store, group
         self.files = open_folder(spec.results)
+        self.trackers = [tracker_of(settings) for settings in spec.trackers]
         self.name = worker_name()
         self.facts = facts(spec.compute.device, spec.compute.threads) | spec.compute.unusual()
         self.pause = FIRST_PAUSE
-        self.group = group or SpawnedRanks(spec.compute, spec.plugins, spec.source)
 
     def step(self) -> bool:
-        """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
+        """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are
+        finished."""
         if self.take_one():
             self.pause = FIRST_PAUSE
             return True
-        if not self.store.is_unfinished(self.spec.study):
+        if not self.patiently(self.store.is_unfinished, self.spec.study):
             return False
         # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers that
         # wait for the same database ask it at different times, and less and less often.
@@ -125,7 +78,7 @@ class Worker:
 
     def take_one(self) -> bool:
         """Finish a run that can be claimed. Return False if there is none now."""
-        row = self.store.claim(self.spec.study, self.name)
+        row = self.patiently(self.store.claim, self.spec.study, self.name)
         if row is not None:
             self.process(row)
         return row is not None
@@ -134,15 +87,17 @@ class Worker:
         """Finish the run, release it, or mark it as failed."""
         start = time.perf_counter()
         folder = self.files.run_folder(row.key)
-        with Heartbeat(self.impatient_store, row.key, self.name) as heartbeat:
+        with Heartbeat(self.store, row.key, self.name) as heartbeat:
             try:
                 with self.warnings_as_notes(row.key):
                     scores, shift_scores = self.run(row, folder, heartbeat)
             except Stopped as stopped:
+                if self.group is not NO_GROUP and not (heartbeat.lost or self.parent.stop_requested.is_set()):
+                    signal.raise_signal(signal.SIGTERM)  # another process of the run was asked to stop
                 self.store.require_file_unchanged()
                 if stopped.phase == "train" and not heartbeat.lost:  # the step of the last checkpoint
                     heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
-                    self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
+                    self.patiently(self.store.heartbeat, row.key, self.name, stopped.step, stopped.steps)
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
             except ClaimLost:
                 self.parent.send(Released(key=row.key, reason="claim lost"))
@@ -163,16 +118,16 @@ class Worker:
 
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         weights = folder / WEIGHTS
-        patiently(self.parent, self.files.fetch, row.key)
+        self.patiently(self.files.fetch, row.key)
         self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
-        run = self.runs.get(row.key) or stored_run(row)
-        missing = self.store.missing(row.key, row.asked)
+        run = stored_run(dataclasses.replace(row, config=self.spec.runs.get(row.key, row.config)))
+        missing = self.patiently(self.store.missing, row.key, row.asked)
         is_trained = row.finished is not None
         if is_trained and not weights.is_file():
             self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
         if run.parent is not None:
-            patiently(self.parent, self.files.fetch, run.parent.key)
+            self.patiently(self.files.fetch, run.parent.key)
         sender = Sender(self.files, row.key, self.parent, heartbeat)
 
         def should_stop() -> bool:
@@ -185,7 +140,7 @@ class Worker:
             tracking.log_points(progress.points)
 
         start_time = time.time()
-        tracking = Tracking(self.spec.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent)
+        tracking = Tracking(self.trackers, tracked_run(run, self.spec.study), self.files.path, self.parent)
         with sender, tracking, self.group.computing(run, folder, missing) as ranks:
             trained = train(
                 run,
@@ -197,19 +152,19 @@ class Worker:
                 optimizations=self.spec.compute.optimizations,
                 ranks=ranks,
             )
-            heartbeat.step = heartbeat.steps = run.training.steps
-            self.store.add_curve(row.key, trained.curve, worker=self.name)
+            heartbeat.step = heartbeat.steps = trained.steps
+            self.patiently(self.store.add_curve, row.key, trained.curve, worker=self.name)
             tracking.log_points(trained.curve)
             if trained.tracked:
                 rows = Table.from_rows(development_rows(trained.tracked)).to_data()
-                self.store.add_answer(row.key, {"measurement": Development.name}, rows, self.facts)
+                self.patiently(self.store.add_answer, row.key, {"measurement": Development.name}, rows, self.facts)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
-            tracking.log_scores(lambda: self.store.scores([row.key]), row.asked)
+            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.asked)
         if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
-        self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
-        self.store.finish(row.key, self.name, self.facts_of(row.key, trained) if new else {})
+        self.patiently(self.store.heartbeat, row.key, self.name, trained.steps, trained.steps)
+        self.patiently(self.store.finish, row.key, self.name, self.facts_of(row.key, trained) if new else {})
         return scores
 
     def evaluate(
@@ -221,7 +176,8 @@ class Worker:
         division: Division,
         key: str,
     ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under shifts."""
+        """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under
+        shifts."""
         means: list[tuple[int, float]] = []
         evaluated = 0
         for config, shift in together(missing):
@@ -247,10 +203,14 @@ class Worker:
                 further = {"note": task.note(score.length, fewer), "details": score.details}
                 row_facts = self.facts | {name: value for name, value in further.items() if value}
                 rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": row_facts})
-            self.store.add_scores(key, rows, worker=self.name)
+            self.patiently(self.store.add_scores, key, rows, worker=self.name)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
         return tuple(means), evaluated - len(means)
+
+    def patiently(self, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
+        """Return what a call of the store or of the files returns, once their server answers."""
+        return patiently(self.parent, call, *arguments, **options)
 
     def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
         return {
@@ -259,6 +219,7 @@ class Worker:
             **({} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}),
             "seconds": round(trained.seconds, 3),
             "loop_overhead": round(trained.loop_overhead, 4),
+            "steps": trained.steps,
             "backend": trained.backend,
             "weights": f"runs/{key}/{WEIGHTS}",
             **trained.task.provenance(),
@@ -268,12 +229,8 @@ class Worker:
         values = {name: getattr(progress, name) for name in _PROGRESS}
         self.parent.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
 
-    def close(self) -> None:
-        """End what the worker holds for its runs, such as other processes."""
-        self.group.close()
-
     def release(self, row: RunRow, reason: str) -> None:
-        self.store.release(row.key, self.name)
+        self.patiently(self.store.release, row.key, self.name)
         self.parent.send(Released(key=row.key, reason=reason))
 
     def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
@@ -293,12 +250,12 @@ class Worker:
         permanent = isinstance(error, (ConfigError, TrainingError))
         retries = max(1, self.spec.retries) if isinstance(error, RankDied) else self.spec.retries
         if not permanent and row.failures < retries:
-            self.store.release(row.key, self.name, failed=True)
+            self.patiently(self.store.release, row.key, self.name, failed=True)
             retry = f"failed: {message}; it is tried again (retry {row.failures + 1} of {retries})"
             self.parent.send(Note(key=row.key, text=retry))
             self.parent.send(Released(key=row.key, reason="failed"))
             return
-        self.store.fail(row.key, self.name, message)
+        self.patiently(self.store.fail, row.key, self.name, message)
         self.parent.send(Failed(key=row.key, error=message, permanent=permanent))
 
     @contextmanager
@@ -321,46 +278,40 @@ _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds"
 
 
 @contextmanager
-def worker_here(spec: Spec, parent: Parent) -> Iterator[Worker]:
-    """Yield a worker for this process, whose store is open."""
+def prepared(spec: Spec, parent: Parent) -> Iterator[None]:
+    """Make this process ready to compute runs: its threads, the classes of the runs, and the results folder."""
     use_process(spec.compute.threads)
-    load_plugins(spec.plugins)
-    if spec.source is not None:
-        load_module(spec.source)
-    files = open_folder(spec.results)
-    if spec.results_id is not None and patiently(parent, files.identifier, create=False) != spec.results_id:
-        raise StoreError(
-            f"{spec.results} on {socket.gethostname()} is not the results folder of the study, so the files of its runs would be "
-            "missing; give a folder that all machines share with --results"
-        )
-    runs: dict[str, Run] = pickle.loads(spec.runs)
-    require_same_keys(runs)
-    limited = limited_to_machine(spec.compute.device)
-    with limited, patiently(parent, open_store, spec.store, create=False) as store:
-        worker = Worker(spec, parent, store, runs)
-        try:
-            yield worker
-        finally:
-            worker.close()
-
-
-def work(spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None) -> None:
-    """Work in this process until all runs are finished, or until the parent asks to stop. `ready` gets the worker's name."""
-    with worker_here(spec, parent) as worker:
-        ready(worker.name)
-        while not parent.stop_requested.is_set() and worker.step():
-            pass
-
-
-def require_same_keys(runs: dict[str, Run]) -> None:
-    """Raise `ConfigError` if a run's key differs from the parent's, because a class's file was edited in the meantime."""
-    for key, run in runs.items():
-        if run.key != key:
-            names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.cls)}))
-            raise ConfigError(
-                f"the file of {names} changed while the study was running, and every edit counts, even of a comment; run "
-                "the same command again, or declare version = 1 in the class to decide yourself what counts"
+    with classes_listed(spec):
+        files = open_folder(spec.results)
+        if spec.results_id is not None and patiently(parent, files.identifier, create=False) != spec.results_id:
+            raise StoreError(
+                f"{spec.results} on {socket.gethostname()} is not the results folder of the study, so the files of its "
+                "runs would be missing; give a folder that all machines share with --results"
             )
+        yield
+
+
+@contextmanager
+def worker_here(spec: Spec, parent: Parent, group: RankGroup = NO_GROUP) -> Iterator[Worker]:
+    """Yield a worker for this process, whose store is open."""
+    limited = limited_to_machine(spec.compute.device)
+    with prepared(spec, parent), limited, patiently(parent, open_store, spec.store, create=False) as store:
+        yield Worker(spec, parent, store, group)
+
+
+def work(
+    spec: Spec, parent: Parent, ready: Callable[[str], None] = lambda name: None, group: RankGroup = NO_GROUP
+) -> None:
+    """Work in this process until all runs are finished, the parent asks to stop, or the processes of `group` cannot
+    continue.
+
+    `ready` gets the worker's name.
+    """
+    with worker_here(spec, parent, group) as worker:
+        group.start(spec, parent.stop_requested)
+        ready(worker.name)
+        while not parent.stop_requested.is_set() and not group.is_broken and worker.step():
+            pass
 
 
 def debugging() -> bool:

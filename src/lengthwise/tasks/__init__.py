@@ -1,4 +1,4 @@
-"""Tasks: what models are trained and tested on. One file per task, one line per task in the list below."""
+"""Tasks: what models are trained and tested on. One file per task or family of tasks, one line per task in the list below."""
 
 from lengthwise.config import Registry
 from lengthwise.tasks.addition import Addition
@@ -20,36 +20,27 @@ from lengthwise.tasks.chomsky.context_sensitive import (
     OddsFirst,
 )
 from lengthwise.tasks.chomsky.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
-from lengthwise.tasks.copy import Copy
-from lengthwise.tasks.copy_column import CopyColumn
+from lengthwise.tasks.copy import Copy, CopyColumn, Reverse
 from lengthwise.tasks.counting import Counting
-from lengthwise.tasks.functions.cnf import CNF
-from lengthwise.tasks.functions.conjunction import Conjunction
-from lengthwise.tasks.functions.disjunction import Disjunction
-from lengthwise.tasks.functions.dnf import DNF
-from lengthwise.tasks.functions.halfspace import IntegerHalfspace
-from lengthwise.tasks.functions.linear import LinearRegression
-from lengthwise.tasks.functions.majority import SparseMajority
-from lengthwise.tasks.functions.parity import ParityFunction
-from lengthwise.tasks.functions.quadratic import QuadraticRegression
-from lengthwise.tasks.functions.relu import ReLUNetwork
-from lengthwise.tasks.functions.sparse_disjunction import SparseDisjunction
-from lengthwise.tasks.functions.sparse_linear import SparseLinearRegression
-from lengthwise.tasks.functions.sparse_parity import SparseParity
-from lengthwise.tasks.functions.threshold import Threshold
-from lengthwise.tasks.functions.tree import DecisionTree
+from lengthwise.tasks.functions.clauses import CNF, DNF, Conjunction, Disjunction, SparseDisjunction
+from lengthwise.tasks.functions.regression import (
+    DecisionTree,
+    LinearRegression,
+    QuadraticRegression,
+    ReLUNetwork,
+    SparseLinearRegression,
+)
+from lengthwise.tasks.functions.sums import IntegerHalfspace, ParityFunction, SparseMajority, SparseParity, Threshold
 from lengthwise.tasks.glue import Glue
 from lengthwise.tasks.lego import LEGO
-from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
 from lengthwise.tasks.permutations import Permutations
 from lengthwise.tasks.polynomial import Polynomial
 from lengthwise.tasks.recall import Recall
-from lengthwise.tasks.reverse import Reverse
+from lengthwise.tasks.running_sum import Parity, Summation
 from lengthwise.tasks.scan import SCAN
 from lengthwise.tasks.scrolls import Scrolls
 from lengthwise.tasks.sorting import Sorting
-from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.tagging import Tagging
 from lengthwise.tasks.text import Text
 

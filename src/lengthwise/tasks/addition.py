@@ -9,9 +9,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.coupling import Coupling, first_index
-from lengthwise.tasks.numbers import split
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, split
+from lengthwise.tasks.places import Coupling, first_index
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
 from lengthwise.tasks.sequences import DIGITS, combinations
 from lengthwise.values import require_bool, require_integer

@@ -15,8 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 from lengthwise.config import CheckedArguments, ConfigError, Registry, near_miss
 from lengthwise.corpora.tokenizers import Tokenizer
 from lengthwise.metrics import Metric
-from lengthwise.tasks.coordinates import Coordinates
-from lengthwise.tasks.coupling import Coupling
+from lengthwise.tasks.places import Coordinates, Coupling
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers

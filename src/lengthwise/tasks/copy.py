@@ -1,4 +1,4 @@
-"""Copy: repeat a sequence."""
+"""Copy, Reverse and CopyColumn: repeat a sequence, or a part of it."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -8,11 +8,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.coupling import Coupling, first_index
 from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.places import Coordinates, Coupling, first_index
 from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations, symbol_names
 
 MAX_SYMBOLS = 65_536
+MAX_COLUMNS = 1024
 NEXT = "[NEXT]"
 
 
@@ -129,3 +130,142 @@ class Copy(SequenceTask):
             return Pairs(symbols, symbols)
         next_mark = torch.full((len(symbols), 1), self.symbols)
         return Pairs(symbols, torch.cat([symbols, next_mark, symbols], 1))
+
+
+class Reverse(SequenceTask):
+    """Reverse a sequence of random symbols. `length` counts the symbols to reverse.
+
+    Length 3, the scored targets underlined (the answer and EOS):
+
+        inputs   BOS a  b  c  SEP c  b  a
+        targets  a   b  c  SEP c  b  a  EOS
+                               ‾‾‾‾‾‾‾‾‾‾‾‾
+
+    `answer`: `once` (c b a), `twice` (c b a [NEXT] c b a) or `back` (c b a [NEXT] a b c: reversed, and back again).
+
+    The score is exact match: 1 if the whole answer and EOS are correct. Symbols are uniform and independent; train and
+    test share no question, see `SequenceTask`.
+
+    Source: Kazemnejad et al. 2023, section 3 (their names: mc, mc2x, mcrv).
+    """
+
+    unit = "symbols"
+    separator = "[SEP] "
+
+    def __init__(self, *, symbols: int = 26, answer: Literal["once", "twice", "back"] = "once"):
+        self.check({"symbols": symbols})
+        self.symbols, self.answer = symbols, answer
+        super().__init__([*symbol_names(symbols), *([NEXT] if answer != "once" else [])])
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if not 2 <= settings["symbols"] <= MAX_SYMBOLS:
+            raise ConfigError(f"Reverse.symbols must be between 2 and {MAX_SYMBOLS}, got {settings['symbols']}")
+        return settings
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        return self.make_pairs(torch.randint(self.symbols, (count, length), generator=generator))
+
+    def all_examples(self, length: int) -> Pairs | None:
+        symbols = combinations([self.symbols] * length)
+        return None if symbols is None else self.make_pairs(symbols)
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return length, length if self.answer == "once" else 2 * length + 1
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return len(question)
+
+    def coupling(self) -> Coupling:
+        """Couple each symbol with its copy: the n-th symbol (from 1) has place n, and SEP is one place after the last symbol."""
+        if self.answer != "once":
+            raise ConfigError(f"Reverse couples positions only with answer=once, got {self.answer}; use answer=once")
+        return Coupling(self._places, lambda tokens: max(1, tokens // 2))
+
+    def _places(self, inputs: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
+        sep = first_index(inputs, self.sep)
+        index = torch.arange(inputs.shape[1], device=inputs.device)
+        places = torch.where(index < sep, index, (2 * sep - index).clamp(min=0))
+        return places.masked_fill((inputs == self.bos) | (inputs == self.eos), 0)
+
+    def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        return f"Reverse: {' '.join(question)} ", " ".join(answer)
+
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        if self.answer != "once":
+            return None
+        return f"Reverse the following words: {' '.join(question)} .", " ".join(answer)
+
+    def make_pairs(self, symbols: Int[Tensor, "b n"]) -> Pairs:
+        reverse = symbols.flip(1)
+        if self.answer == "once":
+            return Pairs(symbols, reverse)
+        next_mark = torch.full((len(symbols), 1), self.symbols)
+        return Pairs(symbols, torch.cat([reverse, next_mark, reverse if self.answer == "twice" else symbols], 1))
+
+
+class CopyColumn(SequenceTask):
+    """Copy one column of a grid of symbols. `length` counts the rows.
+
+    Length 2 with `columns=3`, the scored targets underlined (the second column and EOS):
+
+        inputs   BOS a b c d e f [2] SEP b e
+        targets  a   b c d e f [2] SEP b e EOS
+                                       ‾‾‾‾‾‾‾
+
+    The grid is a b c over d e f, row by row. Symbols and the column that is asked for are uniform and independent.
+
+    The position scheme `Grid` gives every symbol its row and column (`coordinates`). With consecutive positions, the symbols of a
+    column are `columns` tokens apart.
+
+    The score is exact match: 1 if the whole column and EOS are correct. Train and test share no question, see `SequenceTask`.
+    """
+
+    unit = "rows"
+
+    def __init__(self, *, symbols: int = 26, columns: int = 4):
+        self.check({"symbols": symbols, "columns": columns})
+        self.symbols, self.columns = symbols, columns
+        super().__init__([*symbol_names(symbols), *(f"[{column}]" for column in range(1, columns + 1))])
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name, low, high in (("symbols", 2, MAX_SYMBOLS), ("columns", 1, MAX_COLUMNS)):
+            if not low <= settings[name] <= high:
+                raise ConfigError(f"CopyColumn.{name} must be between {low} and {high}, got {settings[name]}")
+        return settings
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        cells = torch.randint(self.symbols, (count, length * self.columns), generator=generator)
+        return self._make_pairs(cells, torch.randint(self.columns, (count, 1), generator=generator))
+
+    def all_examples(self, length: int) -> Pairs | None:
+        numbers = combinations([self.columns] + [self.symbols] * (length * self.columns))
+        return None if numbers is None else self._make_pairs(numbers[:, 1:], numbers[:, :1])
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return length * self.columns + 1, length
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return len(question) // self.columns if self.columns > 1 else len(question) - 1
+
+    def coordinates(self) -> Coordinates:
+        """Give row r and column c, counted from 1, the coordinates (r, c), and the answer the column to the right of the grid.
+
+        SEP is above the answer, in row 0. BOS and the number of the column have the coordinates (0, 0).
+        """
+        return Coordinates(2, self._coordinates, lambda tokens: max(tokens // (self.columns + 1), self.columns + 1))
+
+    def _coordinates(self, inputs: Int[Tensor, "b t"]) -> Int[Tensor, "b t 2"]:
+        index = torch.arange(inputs.shape[1], device=inputs.device).expand(inputs.shape)
+        cell, sep = index - 1, first_index(inputs, self.sep)
+        in_answer = index >= sep
+        row = torch.where(in_answer, index - sep, cell // self.columns + 1)
+        column = torch.where(in_answer, self.columns + 1, cell % self.columns + 1)
+        is_outside = (inputs == self.bos) | (~in_answer & (inputs >= self.symbols))
+        return torch.stack([row, column], -1).masked_fill(is_outside[..., None], 0)
+
+    def _make_pairs(self, cells: Int[Tensor, "b cells"], column: Int[Tensor, "b 1"]) -> Pairs:
+        rows = cells.unflatten(1, (-1, self.columns))
+        answers = rows.gather(2, column[:, None].expand(-1, rows.shape[1], -1))[..., 0]
+        return Pairs(torch.cat([cells, column + self.symbols], 1), answers)

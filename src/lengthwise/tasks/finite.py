@@ -6,9 +6,9 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, generator
-from lengthwise.tasks.order import shuffled
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
+from lengthwise.tasks.splits import shuffled
 
 
 class FiniteTask(SequenceTask):

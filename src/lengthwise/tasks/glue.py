@@ -31,7 +31,7 @@ class Glue(TextAnswers):
 
     - `tasks`: "all", or names such as cola+rte. All are the 15 of GLUE and SuperGLUE without WNLI, with RTE once: cola, sst2, mrpc,
       qqp, stsb, mnli, qnli, rte, boolq, cb, copa, multirc, record, wic, wsc.
-    - `path`: a folder with a folder or archive for each data set, with the parquet files of the hub or with JSON lines
+    - `path`: a folder with a folder for each data set, with the parquet files of the hub or with JSON lines
       (`lengthwise.downstream.glue.files`). The validation files are the test, because the published test files have no labels.
       "demo" has a few invented rows of each.
     - `tokenizer`, `answer`, `sha256`: as in `Scrolls`.

@@ -214,3 +214,21 @@ def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
     width = int(columns[:, -1].max()) if len(rows) else 0
     result = rows.new_full((len(rows), rows.shape[1] + 1), NO_WORD)  # column 0 takes the entries without a word
     return result.scatter_(1, columns.mul_(is_word), rows)[:, 1 : width + 1]
+
+
+def digits(values: Int[Tensor, "*s"], width: int) -> Int[Tensor, "*s width"]:
+    """Return the decimal digits of numbers from 0 to 10^width − 1, units last, with -1 instead of leading zeros; 0 is one digit."""
+    powers = 10 ** torch.arange(width - 1, -1, -1)
+    rest = values[..., None] // powers
+    return (rest % 10).masked_fill((rest == 0) & (powers > 1), NO_WORD)
+
+
+def split(words: Sequence[str], separator: str) -> list[list[str]]:
+    """Split a list of words at every separator."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == separator:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts

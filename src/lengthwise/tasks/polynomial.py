@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.numbers import split
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
 from lengthwise.tasks.sequences import DIGITS, combinations
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch, GradedAnswers
-from lengthwise.tasks.numbers import split
-from lengthwise.tasks.pairs import NO_WORD, Pairs, pad_rows
+from lengthwise.tasks.pairs import NO_WORD, Pairs, pad_rows, split
 from lengthwise.tasks.sequences import SequenceTask
 
 COMPONENTS = ("input", "computation", "output", "variables", "remaining")

@@ -30,7 +30,7 @@ class Scrolls(TextAnswers):
     - `dataset`: qasper, contract_nli, qmsum, narrative_qa, summ_screen_fd, gov_report or quality. It determines the metric: F1 of
       words for Qasper and NarrativeQA, exact match for ContractNLI and QuALITY, and the geometric mean of ROUGE-1, ROUGE-2 and
       ROUGE-L for the three of summaries. Scores are fractions; papers print them times 100.
-    - `path`: a folder or a zip archive with the published train.jsonl and validation.jsonl; the validation file is the test,
+    - `path`: a folder with the published train.jsonl and validation.jsonl; the validation file is the test,
       because the published test file has no answers. "demo" is a small invented data set to try the task.
     - `tokenizer`: "bytes", or a tokenizer.json or its folder, such as a corpus that `lengthwise tokenize` prepared. A model that
       starts from a run on that corpus has the same token IDs.

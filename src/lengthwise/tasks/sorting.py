@@ -9,8 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.numbers import digits, split
-from lengthwise.tasks.pairs import LazyPairs, Pairs
+from lengthwise.tasks.pairs import LazyPairs, Pairs, digits, split
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
 from lengthwise.tasks.sequences import DIGITS, combinations
 

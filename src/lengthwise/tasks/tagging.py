@@ -14,8 +14,8 @@ from lengthwise.downstream.conll import TaggedSentences, read_conll
 from lengthwise.downstream.invented_names import SENTENCES, invented_sentences
 from lengthwise.metrics import ENTITY_F1
 from lengthwise.tasks.base import Baseline, Batch, generator
-from lengthwise.tasks.order import shuffled
 from lengthwise.tasks.pooled import PooledTask, ratio_of_sums
+from lengthwise.tasks.splits import shuffled
 from lengthwise.tasks.text_answers import absolute
 
 INVENTED = "invented"

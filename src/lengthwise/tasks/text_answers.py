@@ -21,7 +21,7 @@ from lengthwise.downstream.examples import Example, ExampleSet
 from lengthwise.downstream.metrics import AnswerScores
 from lengthwise.tasks.answers import AnswerTask
 from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, exact_match, generator
-from lengthwise.tasks.order import shuffled
+from lengthwise.tasks.splits import shuffled
 from lengthwise.tasks.text import readable
 
 DEMO = "demo"

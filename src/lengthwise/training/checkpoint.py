@@ -93,10 +93,7 @@ class RunFolder:
         if not os.path.lexists(self.weights):
             raise CheckpointError(f"there is no {self.weights}; run {self.run.key} is not finished: train it first")
         tensors, facts = read(self.weights)
-        trained = self._verified_fact(self.weights, facts, "trained")
-        if not _is_training_result(trained):
-            raise DamagedFile(f"{self.weights} is damaged: its facts about the training are invalid")
-        return tensors, trained
+        return tensors, self._verified_fact(self.weights, facts, "trained")
 
     def load_final_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Like `load_final`, but return None if the weights are missing or damaged. Damaged ones are moved aside with a warning."""
@@ -115,8 +112,8 @@ class RunFolder:
     def _verified_fact(self, path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
         """Return one fact of an intact file as data, after checking that the file belongs to this run.
 
-        Raises `CheckpointError` for another format or run, and `DamagedFile` for facts that Lengthwise does not write. Warns if a
-        checkpoint was written with another version of torch, or another number of threads or devices.
+        Raises `CheckpointError` for another format or run. Warns if a checkpoint was written with another version of torch, or
+        another number of threads or devices.
         """
         if facts.get("format") != FORMAT:
             raise CheckpointError(
@@ -126,43 +123,20 @@ class RunFolder:
             raise CheckpointError(
                 f"{path} belongs to run {facts.get('key')!a}, not to {self.run.key}; give each run its own folder"
             )
-        written_with, environment = _json_fact(path, facts, "made_with"), _environment()
+        written_with, environment = json.loads(facts["made_with"]), _environment()
         if path != self.weights and written_with != environment:
             then = {name: written_with.get(name) for name in environment}
             changed = ", ".join(f"{n} {then[n]} then, {now} now" for n, now in environment.items() if then[n] != now)
             _warn(
                 f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
             )
-        return _json_fact(path, facts, name)
+        fact: dict[str, Any] = json.loads(facts[name])
+        return fact
 
 
 def deleted(path: Path) -> CheckpointError:
     return CheckpointError(
         f"{path} was deleted or replaced during the run; run the same command again to train it again"
-    )
-
-
-def _json_fact(path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
-    try:
-        fact = json.loads(facts[name])
-    except (KeyError, ValueError, RecursionError):
-        fact = None
-    if not isinstance(fact, dict):
-        raise DamagedFile(f"{path} is damaged: its fact {name!r} is missing or invalid")
-    return fact
-
-
-def _is_training_result(trained: Mapping[str, Any]) -> bool:
-    """Return whether these are the stored fields of a `loop.Trained`."""
-    types: dict[str, tuple[type, ...]] = {"seconds": (int, float), "loop_overhead": (int, float), "backend": (str,)}
-    types |= {"parameters": (int,), "peak_memory": (int, type(None))}
-    curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
-    return all(type(trained.get(name)) in allowed for name, allowed in types.items()) and (
-        isinstance(trained.get("tracked"), dict)  # the store checks its content
-        and isinstance(curve, list)
-        and all(isinstance(row, dict) and set(row) == columns for row in curve)
-        and all(type(value) in (int, float) for row in curve for value in row.values())
-        and all(type(row["step"]) is int for row in curve)
     )
 
 
@@ -222,19 +196,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def load_optimizer(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], path: Path
-) -> None:
-    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter is there.
-
-    Raises `CheckpointError` unless each parameter has a step count and moments of its shape, or none of them.
-    """
+def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter is there."""
     parameters = dict(model.named_parameters())
-    names = {name for key in tensors if (name := key.partition(":")[2]) in parameters}
-    shapes = {f"{key}:{name}": parameters[name].shape for name in names for key in ("exp_avg", "exp_avg_sq")}
-    shapes |= {f"step:{name}": torch.Size() for name in names}
-    if shapes != {key: t.shape for key, t in tensors.items()}:
-        raise CheckpointError(f"{path} does not fit the optimizer of this version; remove it to train again")
     optimizer.state.clear()
     for full_key, t in tensors.items():
         key, _, name = full_key.partition(":")
@@ -250,13 +214,11 @@ def flatten(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{part}/{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
 
 
-def split(tensors: Mapping[str, Tensor], path: Path) -> dict[str, dict[str, Tensor]]:
+def split(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Invert `flatten`."""
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
     for key, t in tensors.items():
         part, _, name = key.partition("/")
-        if part not in parts:
-            raise CheckpointError(f"{path} has tensors that no checkpoint has; remove it to train again")
         parts[part][name] = t
     return parts
 

@@ -45,7 +45,8 @@ def train(
     before every step.
 
     `ranks`: the place of this process among those that train the run together; all of them call this function with the same
-    arguments. Only rank 0 reads and writes files, and uses `on_progress`, `should_stop` and `checkpoint_seconds`.
+    arguments. Only rank 0 reads and writes files, and uses `on_progress` and `checkpoint_seconds`. All ranks stop after the same
+    step if the `should_stop` of any of them returns True.
 
     Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
     disk, a folder of another run) or `ConfigError` (see `check_training`).
@@ -146,18 +147,19 @@ def _run(
 
     pace, last_point = Pace(trainer.steps_done, steps), 0
     trainer.model.train()
-    while trainer.steps_done < steps:
-        if any(ranks.flags_of_first(ranks.is_first and should_stop is not None and should_stop())):
+    while not trainer.is_finished:
+        if ranks.any_rank(should_stop is not None and should_stop()):
             if trainer.steps_done > saved_step:
                 save()
             raise Stopped("train", trainer.steps_done, steps)
         trainer.step()
         trainer.stopwatch.lap(trainer.steps_done)
-        step = trainer.steps_done
+        trainer.stop_if_learned()
+        step, is_finished = trainer.steps_done, trainer.is_finished
         is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
         reports, saves = ranks.flags_of_first(
-            reporter.is_due(last=step == steps),
-            step < steps and (is_late if checkpoint_every is None else step % checkpoint_every == 0),
+            reporter.is_due(last=is_finished),
+            not is_finished and (is_late if checkpoint_every is None else step % checkpoint_every == 0),
         )
         if reports:
             trainer.require_finite()
@@ -165,7 +167,7 @@ def _run(
             points = trainer.curve(after=last_point)
             last_point = int(points[-1]["step"]) if points else last_point
             reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta, points=points))
-        if step % trainer.steps_per_row == 0 or step == steps:
+        if step % trainer.steps_per_row == 0 or is_finished:
             trainer.require_finite()
         if saves:
             save()

@@ -1,7 +1,8 @@
 """`Ranks`: the processes that compute one run together, one per device, and what they tell each other.
 
-All ranks execute the same code with the same run. Rank 0 decides when to stop and when to write a checkpoint, reports progress, and
-writes files; the others follow. Where a method is collective, every rank calls it, in the same order.
+All ranks execute the same code with the same run. They stop as soon as any of them is asked to. Rank 0 decides when to
+write a checkpoint, reports progress, and writes files; the others follow. Where a method is collective, every rank
+calls it, in the same order.
 """
 
 import math
@@ -20,7 +21,8 @@ Contents = tuple[dict[str, Tensor], dict[str, Any]]  # of a file: its tensors an
 
 @dataclass(frozen=True)
 class Ranks:
-    """The place of this process among the `size` ranks of a run. torch's default process group connects them, unless there is one.
+    """The place of this process among the `size` ranks of a run. torch's default process group connects them, unless
+    there is one.
 
     `sharding`: how they share the model, a name in `parallel.SHARDINGS`.
     """
@@ -33,6 +35,14 @@ class Ranks:
     def is_first(self) -> bool:
         return self.rank == 0
 
+    def any_rank(self, flag: bool) -> bool:
+        """Return whether the flag of any rank is true. Collective."""
+        if self.size == 1:
+            return flag
+        shared = torch.tensor(flag, dtype=torch.uint8)
+        dist.all_reduce(shared, dist.ReduceOp.MAX)
+        return bool(shared)
+
     def flags_of_first(self, *flags: bool) -> tuple[bool, ...]:
         """Return the flags of rank 0. Collective."""
         if self.size == 1:
@@ -42,7 +52,8 @@ class Ranks:
         return tuple(map(bool, shared.tolist()))
 
     def contents_of_first(self, own: Contents | None) -> Contents | None:
-        """Return the contents of a file that rank 0 has read, with tensors on the CPU. Other ranks pass None. Collective."""
+        """Return the contents of a file that rank 0 has read, with tensors on the CPU. Other ranks pass None.
+        Collective."""
         if self.size == 1:
             return own
         described: list[Any] = [None]
@@ -77,8 +88,8 @@ class Ranks:
     def parts(self, training: TrainingConfig) -> list[tuple[int, slice]]:
         """Return the numbers and the rows of the parts of a batch that this rank processes, one after another.
 
-        A batch has as many parts as the smallest multiple of `accumulation` that the ranks can share equally. So 4 parts are the
-        same 4 parts on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more parts.
+        A batch has as many parts as the smallest multiple of `accumulation` that the ranks can share equally. So 4
+        parts are the same 4 parts on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more parts.
         """
         count = math.lcm(training.accumulation, self.size)
         size, own = training.batch_size, count // self.size

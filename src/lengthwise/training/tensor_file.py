@@ -59,7 +59,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
     Raises `DamagedFile` if the content is not what was written, and `CheckpointError` if the file cannot be read.
     """
-    content = _read_bytes(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
     try:
         end = 8 + int.from_bytes(content[:8], "little")
         facts = dict(json.loads(content[8:end])["__metadata__"])
@@ -70,15 +73,6 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if digest(tensors, facts) != expected:
         raise DamagedFile(f"{path} is damaged: its content does not match its checksum")
     return tensors, facts
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except MemoryError as error:
-        raise CheckpointError(f"cannot read {path}: there is not enough memory for it") from error
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
 
 
 def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:

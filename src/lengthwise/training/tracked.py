@@ -73,6 +73,12 @@ class TrackedNumbers:
     def restore(self, rows: Tensor) -> None:
         self.rows[: len(rows)] = rows.to(self.rows.device)
 
+    def end(self, step: int) -> None:
+        """Make `step` the last one, although more were planned, and record it."""
+        place = bisect_left(self.steps, step)
+        self.steps, self.rows = [*self.steps[:place], step], self.rows[: place + 1]
+        self.record(step)
+
     def result(self) -> dict[str, Any]:
         """Return everything as plain data; {} if nothing is tracked.
 

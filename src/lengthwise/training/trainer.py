@@ -14,7 +14,7 @@ from lengthwise.config import Run
 from lengthwise.models import Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
-from lengthwise.tasks.order import shuffled
+from lengthwise.tasks.splits import shuffled
 from lengthwise.training.checkpoint import (
     flatten,
     load_model,
@@ -29,7 +29,6 @@ from lengthwise.training.parallel import NO_OPTIMIZATIONS, Optimizations, passes
 from lengthwise.training.progress import TrainingError
 from lengthwise.training.ranks import ALONE, Ranks
 from lengthwise.training.stopwatch import Stopwatch
-from lengthwise.training.tensor_file import CheckpointError
 from lengthwise.training.tracked import TrackedNumbers
 
 MAX_CURVE_ROWS = 200  # approximate
@@ -49,6 +48,11 @@ class Trained:
     loop_overhead: float  # share of the time outside of forward, backward and optimizer
     tracked: dict[str, Any]  # the development of the encodings' numbers, see `TrackedNumbers.result`
     peak_memory: int | None = None  # bytes, since the last interruption; see `PeakMemory`
+
+    @property
+    def steps(self) -> int:
+        """Return the number of training steps, which `StopWhenLearned` makes smaller than that of the run."""
+        return int(self.curve[-1]["step"]) if self.curve else 0
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
@@ -97,6 +101,12 @@ class Trainer:
         self.tracked = TrackedNumbers(model, steps, self.steps_per_row, device)
         self.steps_done = 0
         self.steps_checked = 0  # steps whose loss and gradient norm are known to be finite
+        self.scores: list[float] = []  # at the training length, for `StopWhenLearned`
+        self.is_learned = False
+
+    @property
+    def is_finished(self) -> bool:
+        return self.is_learned or self.steps_done == self.run.training.steps
 
     def batch(self) -> Batch:
         """Return the batch of the next step. It depends only on the run and the step."""
@@ -152,6 +162,39 @@ class Trainer:
         self.token_slots[self.steps_done] = batch.targets.numel()
         self.steps_done += 1
         self.tracked.record(self.steps_done)
+
+    def stop_if_learned(self) -> None:
+        """Score the model if `StopWhenLearned` says so after this step, and end the training if it has learned. Collective."""
+        stop = self.run.training.stop
+        if stop is None or self.steps_done % stop.every or self.is_finished:
+            return
+        self.scores.append(self.score(stop.examples))
+        sign = 1 if self.task.metric.better == "higher" else -1
+        last = self.scores[-stop.times :]
+        learned = len(last) == stop.times and all(sign * score >= sign * stop.score for score in last)
+        (self.is_learned,) = self.ranks.flags_of_first(learned)
+        if self.is_learned:
+            self.tracked.end(self.steps_done)
+
+    @torch.no_grad()
+    def score(self, count: int) -> float:
+        """Return the mean score of new training examples of the training length. They depend only on the run and the step.
+
+        Collective. For a task with one score for all examples together, it is the mean over forward passes.
+        """
+        config = self.run.training
+        g = generator(self.run.data_seed, "stop", self.steps_done)
+        examples = self.task.sample(g, count, config.train_length, "train")
+        positions = self.scheme.positions(examples.inputs, None, g, training=False)
+        self.model.eval()
+        total = 0.0
+        for start in range(0, len(examples), config.batch_size):
+            rows = slice(start, start + config.batch_size)
+            part = examples[rows].to(self.device)
+            given = {} if positions is None else {"positions": positions[rows].to(self.device)}
+            total += float(self.task.score(self.model(part.inputs, **given), part).sum())
+        self.model.train()
+        return total / len(examples)
 
     def forward_and_backward(self, part: Batch, positions: Tensor | None, share: float) -> Tensor:
         """Add the gradients of a part of the batch. Return its share of the loss, which is the mean over all scored slots."""
@@ -230,31 +273,22 @@ class Trainer:
         optimizer = optimizer_tensors(self.optimizer, self.model)
         total, busy = self.stopwatch.totals()
         tensors = flatten(model=whole_tensors(self.model), optimizer=optimizer, history=history)
-        return tensors, {"seconds": total, "busy": busy}
+        scores = {"scores": self.scores} if self.run.training.stop is not None else {}
+        return tensors, {"seconds": total, "busy": busy, **scores}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
-        """Continue from a checkpoint. Raises `CheckpointError` if it does not have the contents of `state`."""
-        parts = split(tensors, path)
-        history, step = parts["history"], state.get("step")
-        if type(step) is not int or not 0 <= step <= self.run.training.steps:
-            raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
-        expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
-        expected["seconds"] = ((step,), torch.float64)
-        if self.tracked.numbers:
-            expected["tracked"] = (tuple(self.tracked.recorded(step).shape), torch.float32)
-        seconds, busy = state.get("seconds"), state.get("busy")
-        if expected != {name: (tuple(t.shape), t.dtype) for name, t in history.items()} or not (
-            isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
-        ):
-            raise CheckpointError(f"{path} does not have the history of {step} steps; remove it to train again")
+        """Continue from a checkpoint. Raises `CheckpointError` if its tensors are not those of the model."""
+        parts, step = split(tensors), state["step"]
+        history = parts["history"]
         load_model(self.model, parts["model"], path)
-        load_optimizer(self.optimizer, self.model, parts["optimizer"], path)
+        load_optimizer(self.optimizer, self.model, parts["optimizer"])
         self.steps_done = step
         self.loss_and_norm[:, :step] = history["measured"].to(self.device)
         self.token_slots[:step] = history["places"].numpy()
         if self.tracked.numbers:
             self.tracked.restore(history["tracked"])
-        self.stopwatch.restore(history["seconds"].numpy(), seconds, busy)
+        self.stopwatch.restore(history["seconds"].numpy(), state["seconds"], state["busy"])
+        self.scores = list(state.get("scores", ()))
         self.steps_checked = step
 
     def curve(self, after: int = 0) -> list[dict[str, float]]:
@@ -263,10 +297,8 @@ class Trainer:
         The last row may have fewer steps if they are the last of the training. `after`: the step of an earlier row, to return only
         those that follow it.
         """
-        steps, rows = self.run.training.steps, []
-        complete = (
-            self.steps_done if self.steps_done == steps else self.steps_done - self.steps_done % self.steps_per_row
-        )
+        rows = []
+        complete = self.steps_done if self.is_finished else self.steps_done - self.steps_done % self.steps_per_row
         loss_and_norm = self.loss_and_norm[:, :complete].cpu().double() if after < complete else None
         for begin in range(after, complete, self.steps_per_row):
             assert loss_and_norm is not None

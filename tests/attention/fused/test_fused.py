@@ -12,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lengthwise import native
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.backends.reference import dense
 from lengthwise.attention.fused import backend as fused_backend
 from lengthwise.attention.fused import cpu, operator
 from lengthwise.attention.fused.arguments import Arguments, Geometry
@@ -120,7 +119,7 @@ def off_by(make, length, seed, dtype=torch.float32):
         leaves = [x.requires_grad_() for x in (q, k, v)]
         modifiers = encoding.modifiers(span)
         if who == "torch":
-            bias = dense(modifiers.terms[0], q, k, span, 1.0).masked_fill(~mask.visible(q.device)[:, None], -math.inf)
+            bias = modifiers.terms[0].dense(q, k, span, 1.0).masked_fill(~mask.visible(q.device)[:, None], -math.inf)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).to(dtype), scale=0.125)
         else:
             backend = reference if who == "reference" else fused

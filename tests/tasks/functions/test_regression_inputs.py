@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate, shifted
 from lengthwise.tasks import DecisionTree, LinearRegression, QuadraticRegression, ReLUNetwork, generator
-from lengthwise.tasks.functions.inputs import LAST, Inputs, mix_covariance
+from lengthwise.tasks.functions.regression import LAST, Inputs, mix_covariance
 from lengthwise.training import build
 
 

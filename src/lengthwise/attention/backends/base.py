@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import AttentionModifiers, DecayProduct, HouseholderProduct, PiecewiseRotation
+from lengthwise.forms import AttentionModifiers
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
@@ -77,13 +77,8 @@ def needs_rows(modifiers: AttentionModifiers, kernel: str) -> str | None:
     """Return why a kernel that never has whole rows of logits or weights cannot compute the modifiers, or None."""
     if modifiers.logit_transform:
         return f"LogitTransform needs whole rows of logits, which {kernel} never has"
-    match modifiers.product:
-        case PiecewiseRotation():
-            return f"PiecewiseRotation needs several products of q and k, and {kernel} has one"
-        case HouseholderProduct():
-            return f"HouseholderProduct changes q at every token between query and key, and {kernel} multiplies it by all keys"
-        case DecayProduct():
-            return f"DecayProduct has a weight for every channel of every pair, and {kernel} has one product of q and k"
+    if modifiers.product:
+        return modifiers.product.unsupported_reason(kernel)
     if modifiers.values:
         return f"RelativeValues needs the weights, which {kernel} never has"
     return None

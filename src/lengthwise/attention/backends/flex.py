@@ -15,7 +15,6 @@ Use `score_mod` and `mask_mod` in FlexAttention calls of your own:
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, no_type_check
 
 import torch
@@ -23,18 +22,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.base import Attend, Backend, needs_rows
 from lengthwise.attention.masks import Mask
+from lengthwise.forms.pairs import Pair, key_index, reader
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (score, b, h, i, j) -> score
-MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> whether j is visible to i
-_Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a number
-
-# FlexAttention counts the arguments of a mod and traces everything that it calls, so mods must not be wrapped in type checks.
-# Mods capture lengths as tensors: a plain int would become a constant of the graph, and every other length would recompile it.
+MaskMod = Pair  # (b, h, i, j) -> whether j is visible to i
 
 
 class Flex(Backend):
@@ -72,7 +67,7 @@ class Flex(Backend):
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-        static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
+        static_pairs: dict[tuple[torch.dtype, bool], list[Pair]] = {}
         empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
         blocks = None if empty else _block_mask(mask, span.q.device)
 
@@ -86,7 +81,7 @@ def _attend(
     modifiers: forms.AttentionModifiers,
     span: Span,
     blocks: Any,
-    static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]],
+    static_pairs: dict[tuple[torch.dtype, bool], list[Pair]],
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
     v: Float[Tensor, "b g j d"],
@@ -108,7 +103,7 @@ def _attend(
             q, k, v = (x.detach().to(compute) for x in (q, k, v))
         key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
         if key not in static_pairs:
-            static_pairs[key] = _static(modifiers, span, compute)
+            static_pairs[key] = _static_pairs(modifiers, span, q, k, scale)
         pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
         mod = _sum(modifiers, pairs, compute)
         if modifiers.rotation:
@@ -126,8 +121,9 @@ def _attend(
 
 def _no_score_mod(modifiers: forms.AttentionModifiers) -> str | None:
     """Return why no `score_mod` computes the modifiers, or None."""
-    if any(isinstance(term, forms.GatedDistanceBias) for term in modifiers.terms):
-        return "it has no score_mod for GatedDistanceBias, which reads q and k before rotation"
+    for term in modifiers.terms:
+        if term.reads_q and term.reads_k:
+            return f"it has no score_mod for {type(term).__name__}, which reads q and k before rotation"
     return needs_rows(modifiers, "FlexAttention")
 
 
@@ -154,19 +150,17 @@ def score_mod(
         raise ConfigError("score_mod: a SinkLogit is in the softmax's denominator; use lengthwise.attend")
     if reason := _no_score_mod(modifiers):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
-    content = [
-        type(term).__name__ for term in modifiers.terms if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))
-    ]
+    content = [type(term).__name__ for term in modifiers.terms if term.reads_q or term.reads_k]
     if content and (q is None or k is None):
         raise ConfigError(
             f"score_mod: {content[0]} multiplies q and k; pass them, as in score_mod(modifiers, span, q, k)"
         )
-    dtype = torch.float32 if q is None else torch.promote_types(q.dtype, torch.float32)
+    if q is None or k is None:  # no term reads them
+        q, k = (torch.empty(1, 1, x.shape[1], 1, device=x.device) for x in (span.q, span.k))
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     with torch.autocast(span.q.device.type, enabled=False):
-        pairs = _static(modifiers, span, dtype)
-        if q is not None and k is not None:
-            pairs += _content_pairs(modifiers, span, q, k, q.shape[-1] ** -0.5 if scale is None else scale)
-    return _sum(modifiers, pairs, dtype)
+        pairs = _static_pairs(modifiers, span, q, k, scale) + _content_pairs(modifiers, span, q, k, scale)
+    return _sum(modifiers, pairs, torch.promote_types(q.dtype, torch.float32))
 
 
 def mask_mod(mask: Mask, device: torch.device | str | None = None) -> MaskMod:
@@ -177,12 +171,12 @@ def mask_mod(mask: Mask, device: torch.device | str | None = None) -> MaskMod:
     """
     if mask.documents is not None:
         device = mask.documents.device if device is None else device
-        document = _reader(mask.documents.to(device))
-    key_index, causal, window = _key_index(mask.queries, mask.keys, device), mask.causal, mask.window
+        document = reader(mask.documents.to(device))
+    index_of, causal, window = key_index(mask.queries, mask.keys, device), mask.causal, mask.window
 
     @no_type_check
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        i = key_index(i)
+        i = index_of(i)
         pair = i >= j if causal else j >= 0
         if window is not None:
             pair = pair & (i - j < window) & (j - i < window)
@@ -228,9 +222,9 @@ def compiled_function(name: str) -> Callable[..., Any]:
     return call
 
 
-def _sum(modifiers: forms.AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
+def _sum(modifiers: forms.AttentionModifiers, pairs: list[Pair], dtype: torch.dtype) -> ScoreMod:
     """Return a score_mod that applies the gain and adds all pair functions."""
-    gain = None if modifiers.gain is None else _reader(modifiers.gain.gain.to(dtype))
+    gain = None if modifiers.gain is None else reader(modifiers.gain.gain.to(dtype))
     scales_terms = modifiers.gain is not None and modifiers.gain.scales_terms
 
     @no_type_check
@@ -245,136 +239,20 @@ def _sum(modifiers: forms.AttentionModifiers, pairs: list[_Pair], dtype: torch.d
     return score
 
 
-def _static(modifiers: forms.AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
-    pairs = []
-    for term in modifiers.terms:
-        match term:
-            case forms.ToeplitzBias() | forms.PiecewiseLinearBias() if term.distances is not None:
-                # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all distances.
-                form = replace(term, exact=None) if isinstance(term, forms.PiecewiseLinearBias) else term
-                pairs.append(_reader(reference.dense(form, span.q, span.k, span, 1.0).to(dtype)))
-            case forms.ToeplitzBias(table, first):
-                pairs.append(_toeplitz(table.to(dtype), _column(span, first, table.shape[1])))
-            case forms.PiecewiseLinearBias():
-                pairs.append(_piecewise_linear(term, span, dtype))
-            case forms.ContentBias(content, table, first):
-                pairs.append(_relative(content.to(dtype), table, first, span))
-            case forms.CumulativeBias(prefix_sum):
-                pairs.append(_cumulative(prefix_sum, span, dtype))
-            case forms.DenseBias(bias):
-                pairs.append(_reader(bias.to(dtype)))
-            case forms.RelativeKeyBias() | forms.KeyBias():
-                continue
-            case _:
-                raise AssertionError(f"not a form: {term}")
-    return pairs
+def _static_pairs(modifiers: forms.AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[Pair]:
+    """Return the terms that do not depend on q and k."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    return [term.pair(q, k, span, scale, dtype) for term in modifiers.terms if not term.reads_q and not term.reads_k]
 
 
-def _content_pairs(modifiers: forms.AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
+def _content_pairs(modifiers: forms.AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[Pair]:
     """Return the terms that depend on q and k, which are those before rotation."""
-    compute = torch.promote_types(q.dtype, torch.float32)
-    pairs = []
-    for term in modifiers.terms:
-        if isinstance(term, forms.RelativeKeyBias):
-            x = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
-            pairs.append(_relative(x * scale, term.table, term.first, span, term.distances))
-        elif isinstance(term, forms.KeyBias):
-            vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
-            products = torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale
-            pairs.append(_reader(products[:, :, None]))
-    return pairs
-
-
-def _toeplitz(table: Float[Tensor, "#h n"], column: _Pair) -> _Pair:
-    read = _reader(table)
-    return lambda b, h, i, j: read(h, column(b, h, i, j))
-
-
-def _piecewise_linear(term: forms.PiecewiseLinearBias, span: Span, dtype: torch.dtype) -> _Pair:
-    """Return the bias as a pair function. The segment is found by bisection in a fixed number of steps, as in any kernel."""
-    knots = term.knots.detach().to(dtype)
-    halves = [2**n for n in reversed(range(len(knots).bit_length()))]
-    knots = torch.cat([knots, knots.new_full((sum(halves) - len(knots),), torch.inf)])
-    # x = inf also lies past the padding knots, so the last segment is repeated.
-    segment = torch.arange(len(knots) + 1, device=knots.device).clamp(max=term.slope.shape[1] - 1)
-    slope, intercept = (_reader(x.to(dtype).index_select(1, segment)) for x in (term.slope, term.intercept))
-    distance_feature, query_scale = (_reader(x.to(dtype)) for x in (term.distance_feature, term.query_scale))
-    column = _column(span, 0, len(term.distance_feature))
-
-    @no_type_check
-    def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        x = distance_feature(column(b, h, i, j)) * query_scale(b, i)
-        s = torch.zeros_like(j)
-        for half in halves:
-            s = s + half * (knots[s + half - 1] <= x)
-        return slope(h, s) * x + intercept(h, s)
-
-    return pair
-
-
-def _cumulative(prefix_sum: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -> _Pair:
-    """Return the bias as a pair function. Every sum is split into a high and a low part, to keep the difference accurate."""
-    high = prefix_sum.detach().to(dtype)
-    read_high, read_low = _reader(high), _reader((prefix_sum - high).to(dtype))
-    key_index = _key_index(span.q.shape[1], span.k.shape[1], prefix_sum.device)
-
-    @no_type_check
-    def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        i = key_index(i)
-        return (read_high(b, h, i) - read_high(b, h, j)) + (read_low(b, h, i) - read_low(b, h, j))
-
-    return pair
-
-
-def _relative(
-    x: Float[Tensor, "b h i d"],
-    table: Float[Tensor, "#h n d"],
-    first: int,
-    span: Span,
-    distances: Tensor | None = None,
-) -> Callable[..., Tensor]:
-    """Return <x_i, table[h, distance - first]> as a pair function. Mods cannot use vectors, so the products are computed here."""
-    columns = table.shape[1]
-    if distances is not None or columns > span.k.shape[1]:  # a value for every key is smaller
-        return _reader(reference.dense(forms.RelativeKeyBias(table, first, distances=distances), x, x, span, 1.0))
-    rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
-    column = _column(span, first, columns)
-    return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))
-
-
-def _reader(x: Tensor) -> Callable[..., Tensor]:
-    """Return a function of indices that reads `x`, where axes of size 1 are broadcast."""
-    axes = [axis for axis, size in enumerate(x.shape) if size != 1]
-    # Before 2.14 torch has no gradient for captured tensors without axes.
-    flat = x.squeeze() if axes else x.reshape(1)
-
-    @no_type_check
-    def read(*index: Tensor) -> Tensor:
-        return flat[tuple(index[axis] for axis in axes)] if axes else flat[0]
-
-    return read
-
-
-def _key_index(queries: int, keys: int, device: torch.device | str | None) -> Callable[[Tensor], Tensor]:
-    """Return a function from the index of a query to its index among the keys."""
-    if queries == keys:
-        return lambda i: i
-    before = torch.full((), keys - queries, device=device)
-    return lambda i: i + before
-
-
-def _column(span: Span, first: int, columns: int) -> _Pair:
-    """Return a function from a pair to its column in a table over distances, clamped at either end."""
-    last = torch.full((), columns - 1, device=span.q.device)
-    if span.consecutive:
-        offset = torch.full((), span.k.shape[1] - span.q.shape[1] - first, device=span.q.device)
-        return lambda b, h, i, j: torch.minimum((i - j + offset).clamp(min=0), last)
-    read_q, read_k = _reader(span.q - first), _reader(span.k)
-    return lambda b, h, i, j: torch.minimum((read_q(b, i) - read_k(b, j)).clamp(min=0), last)
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    terms = [term for term in modifiers.terms if term.reads_q or term.reads_k]
+    if terms:
+        q, k = q.to(dtype), k.to(dtype).repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return [term.bind_content(q, k, scale).pair(q, k, span, scale, dtype) for term in terms]
 
 
 def _tensors(modifiers: forms.AttentionModifiers) -> list[Tensor]:
-    parts = [
-        part for part in (modifiers.rotation, modifiers.gain, modifiers.sink, *modifiers.terms) if part is not None
-    ]
-    return [x for part in parts for x in vars(part).values() if isinstance(x, Tensor)]
+    return [x for form in modifiers.forms for x in vars(form).values() if isinstance(x, Tensor)]

@@ -9,10 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.base import Attend, Backend, OneDerivative, needs_rows
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.tables import by_distance, piecewise_linear
 from lengthwise.span import Span
 
 
@@ -55,10 +53,10 @@ def _attend(
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
-    bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
+    bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q, k, scale))
     for term in modifiers.terms:
-        if isinstance(term, (forms.RelativeKeyBias, forms.KeyBias, forms.GatedDistanceBias)):
-            values = _scaled(reference.dense(term, q, k, span, scale), modifiers.gain)
+        if term.reads_q or term.reads_k:
+            values = _scaled(term.dense(q, k, span, scale), modifiers.gain)
             bias = _hide(values, mask) if bias is None else bias + values
     if modifiers.rotation:
         q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
@@ -88,23 +86,15 @@ def _with_sink(
     return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), torch.cat([pairs.to(compute), logit], -1)
 
 
-def _static_bias(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+def _static_bias(
+    modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
+) -> Tensor | None:
     """Return the sum of the terms that do not depend on q and k, -inf for hidden keys; None if no bias is needed."""
     dtype, bias = torch.promote_types(q.dtype, torch.float32), None
     for term in modifiers.terms:
-        match term:
-            case forms.ToeplitzBias(table, first, distances):
-                new = by_distance(table.to(dtype), span, first, distances).transpose(0, 1)
-            case forms.PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, _, distances):
-                feature = by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
-                x = feature * query_scale.to(dtype)[..., None]
-                new = piecewise_linear(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
-            case forms.DenseBias() | forms.ContentBias() | forms.CumulativeBias():
-                new = reference.dense(term, q, q, span, 1.0).to(dtype)
-            case _:
-                continue
-        new = _scaled(new, modifiers.gain)
-        bias = new if bias is None else bias + new
+        if not term.reads_q and not term.reads_k:
+            new = _scaled(term.in_dtype(dtype).block(q, k, span, scale).to(dtype), modifiers.gain)
+            bias = new if bias is None else bias + new
     if bias is not None:
         return _hide(bias, mask)
     if mask.causal_only or mask.hides_nothing:

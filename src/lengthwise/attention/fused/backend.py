@@ -39,9 +39,7 @@ from lengthwise.attention.fused.tables import (
     distance_range,
     gap,
     plain,
-    query_vectors,
-    toeplitz_terms,
-    vector_terms,
+    terms_for,
     vectors_over_same_distances,
 )
 from lengthwise.attention.masks import Mask
@@ -49,11 +47,7 @@ from lengthwise.span import Span
 
 # Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
 CONVERTS_TO_FLOAT32 = ("cpu",)
-_SCALED_TERMS = (
-    forms.RelativeKeyBias,
-    forms.ContentBias,
-    forms.KeyBias,
-)  # terms that a QueryGain can scale before the kernel
+_SCALED = ("vectors", "query vector")  # terms that a QueryGain can scale before the kernel; see `terms_for`
 KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 
@@ -67,20 +61,20 @@ class Fused(Backend):
         if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
             return reason
         for term in modifiers.terms:
-            if isinstance(term, forms.KeyBias) and modifiers.rotation:
-                return "KeyBias together with a Rotation needs unrotated keys"
-            if isinstance(term, (forms.DenseBias, forms.GatedDistanceBias)):
+            if term.kernel is None:
                 return f"it has no kernel for {type(term).__name__}"
-            if modifiers.gain and modifiers.gain.scales_terms and not isinstance(term, _SCALED_TERMS):
+            if term.kernel == "query vector" and modifiers.rotation:
+                return f"{type(term).__name__} together with a Rotation needs unrotated keys"
+            if modifiers.gain and modifiers.gain.scales_terms and term.kernel not in _SCALED:
                 return f"a QueryGain scales {type(term).__name__}, and it multiplies q only"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
-        products, values = vector_terms(modifiers), modifiers.values
+        products, values = terms_for(modifiers, "vectors"), modifiers.values
         has_vectors = bool(products or values)
         if modifiers.rotation and modifiers.rotation.polar and (on_gpu or has_vectors):
             return "a polar Rotation makes q and k wider than v" + " together with vectors of distances" * has_vectors
         vectors = [(*products, *values)] if on_gpu else [products, values]
-        for terms in (toeplitz_terms(modifiers), *vectors):
+        for terms in (terms_for(modifiers, "table"), *vectors):
             if reason := gap([(term.table, term.first) for term in terms]):
                 return reason
         if has_vectors and on_gpu:
@@ -88,7 +82,7 @@ class Fused(Backend):
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
             if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
-        if sum(isinstance(term, forms.PiecewiseLinearBias) for term in modifiers.terms) > 1:
+        if len(terms_for(modifiers, "segments")) > 1:
             return "it supports at most one PiecewiseLinearBias"
         if q.device.type not in ("cpu", "cuda"):
             return f"it has no kernel for the device {q.device.type}"
@@ -107,14 +101,14 @@ class Fused(Backend):
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
         if span.q.device.type == "cuda":
             tested_gpus.is_tested(span.q.device)  # which warns once if they were not, for callers who name this backend
-        return functools.partial(_attend, modifiers, span, mask, vector_terms(modifiers), {})
+        return functools.partial(_attend, modifiers, span, mask, terms_for(modifiers, "vectors"), {})
 
     def statistics_unsupported_reason(
         self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor
     ) -> str | None:
         if q.device.type != "cpu":
             return f"its kernel for {q.device.type} computes no statistics"
-        if vector_terms(modifiers):
+        if terms_for(modifiers, "vectors"):
             return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
         return self.unsupported_reason(modifiers, span, mask, q)
 
@@ -161,7 +155,7 @@ def _attend(
     modifiers: forms.AttentionModifiers,
     span: Span,
     mask: Mask,
-    products: list[forms.RelativeKeyBias | forms.ContentBias],
+    products: list[forms.VectorBias],
     cache: _Cache,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -192,7 +186,7 @@ def _attend(
     changes_q_or_k = changes_q_or_k or rotation is not None
     if q.device.type in CONVERTS_TO_FLOAT32 and (products or changes_q_or_k):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
-    contents = [query_vectors(term, q.to(compute)) for term in products]
+    contents = [term.query_vectors(q.to(compute)).to(compute).expand(*q.shape[:3], -1) for term in products]
     if modifiers.gain and modifiers.gain.scales_terms:
         contents = [content * modifiers.gain.gain[..., None].to(compute) for content in contents]
     if changes_q_or_k:
@@ -239,8 +233,7 @@ def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
 
 
 def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.TokenRotation | None) -> bool:
-    has_key_bias = any(isinstance(term, forms.KeyBias) for term in modifiers.terms)
-    return rotation is not None or modifiers.gain is not None or has_key_bias
+    return rotation is not None or modifiers.gain is not None or bool(terms_for(modifiers, "query vector"))
 
 
 def _transformed(
@@ -255,9 +248,8 @@ def _transformed(
         gain = modifiers.gain.gain[..., None].to(compute)
         q = (q * gain).to(q.dtype)
         vector_gain = gain if modifiers.gain.scales_terms else 1.0
-    for term in modifiers.terms:
-        if isinstance(term, forms.KeyBias):  # <q_i + vector, k_j>
-            q = (q.to(compute) + term.vector[:, None].to(compute) * vector_gain).to(q.dtype)
+    for term in terms_for(modifiers, "query vector"):  # <q_i + vector, k_j>
+        q = (q.to(compute) + term.vector[:, None].to(compute) * vector_gain).to(q.dtype)
     return q, k
 
 
@@ -267,12 +259,11 @@ def sink_argument(modifiers: forms.AttentionModifiers, q: Tensor, dtype: torch.d
 
 
 def bias_arguments(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
-    table, first = combined_table(toeplitz_terms(modifiers), dtype)
+    table, first = combined_table(terms_for(modifiers, "table"), dtype)
     segments = None
-    for term in modifiers.terms:
-        if isinstance(term, forms.PiecewiseLinearBias):
-            tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
-            segments = Segments(*(plain(x, torch.float64) for x in tensors))
+    for term in terms_for(modifiers, "segments"):
+        tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
+        segments = Segments(*(plain(x, torch.float64) for x in tensors))
     return Biases(table, first, segments)
 
 

@@ -1,12 +1,13 @@
 """Sums of the tables of several forms, as one table for the fused operators."""
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.forms import AttentionModifiers, ContentBias, CumulativeBias, RelativeKeyBias, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, RelativeKeyBias, ToeplitzBias, VectorBias
 
 
 def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -23,26 +24,16 @@ def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callab
     return term.derived[key]
 
 
-def toeplitz_terms(modifiers: AttentionModifiers) -> list[ToeplitzBias]:
-    """Return the terms that are tables of numbers over distances."""
-    return [term for term in modifiers.terms if isinstance(term, ToeplitzBias)]
+def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
+    """Return the terms that the kernels take as one thing; see `Term.kernel`.
+
+    "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query vector": a vector
+    that is added to q. "segments" and "prefix sum": those of `PiecewiseLinearBias` and `CumulativeBias`.
+    """
+    return [term for term in modifiers.terms if term.kernel == kernel]
 
 
-def vector_terms(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
-    """Return the terms that are products of a vector per query and a vector per distance."""
-    return [term for term in modifiers.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
-
-
-def query_vectors(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:
-    """Return the vectors of the queries, which are multiplied by the term's vectors of distances."""
-    if isinstance(term, ContentBias):
-        return term.content.to(q.dtype).expand(*q.shape[:3], -1)
-    return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
-
-
-def combined_vectors(
-    terms: list[RelativeKeyBias | ContentBias], dtype: torch.dtype, scale: float
-) -> tuple[Tensor | None, int]:
+def combined_vectors(terms: list[VectorBias], dtype: torch.dtype, scale: float) -> tuple[Tensor | None, int]:
     """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
     if not terms:
         return None, 0
@@ -50,7 +41,7 @@ def combined_vectors(
     if len(terms) == 1 and isinstance(term, RelativeKeyBias):
         return _cached(term, (dtype, scale), lambda: plain(term.table * scale, dtype)), term.first
     heads = max(len(term.table) for term in terms)
-    scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
+    scaled = [(term.table * scale if term.reads_q else term.table, term.first) for term in terms]
     tables, first = _over_same_distances(scaled, dtype)
     return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
 
@@ -113,7 +104,7 @@ def vectors_over_same_distances(
 
 def combined_prefix_sum(modifiers: AttentionModifiers, batch: int) -> Float[Tensor, "b #h j"] | None:
     """Return the sum of all running sums over the keys in float64, or None."""
-    sums = [term.prefix_sum.double() for term in modifiers.terms if isinstance(term, CumulativeBias)]
+    sums = [term.prefix_sum.double() for term in terms_for(modifiers, "prefix sum")]
     if not sums:
         return None
     total = sums[0]

@@ -1,29 +1,26 @@
 """`lengthwise bench`: the time and memory of every encoding in a whole model, relative to NoPE, on this machine."""
 
-import inspect
 import sys
-import typing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.derived_options import field_options, option, with_options
 from lengthwise.cli.options import (
+    FLATTENED,
     Integer,
-    NameList,
-    field_texts,
+    Threads,
     named_as_options,
-    option_class,
     split_names,
     whole_numbers,
 )
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import json_text, one_line, stdout
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
-from lengthwise.speed.plan import ACCELERATOR_SIZES, CPU_SIZES, Question, sizes_for
+from lengthwise.speed.plan import Question, sizes_for
 from lengthwise.values import near_miss
 
 if TYPE_CHECKING:
@@ -32,61 +29,69 @@ if TYPE_CHECKING:
 PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file", ".html": "HTML page"}
 
 
-def _size_options() -> list[inspect.Parameter]:
-    """Return the options whose defaults depend on the device."""
-    types, texts = typing.get_type_hints(Question), field_texts(Question)
-    return [
-        option(
-            name,
-            types[name] | None,
-            f"{texts[name]} [default: {CPU_SIZES[name]} on a CPU, {ACCELERATOR_SIZES[name]} on other devices]",
-            None,
-        )
-        for name in CPU_SIZES
-    ]
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions:
+    """Fields of `Question`. None stands for the default of the device."""
+
+    d_model: Integer | None = None
+    """Width of the model. [default: 256 on a CPU, 768 on other devices]"""
+    num_layers: Integer | None = None
+    """Number of layers. [default: 4 on a CPU, 12 on other devices]"""
+    num_heads: Integer | None = None
+    """Attention heads per layer. [default: 4 on a CPU, 12 on other devices]"""
+    batch_tokens: Integer | None = None
+    """Tokens per batch: a batch has as many sequences as fit, and at least one. [default: 2048 on a CPU, 16384 on other
+    devices]"""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Data type of matrix products and attention. Weights are float32, and bfloat16 is used by autocast. [default:
+    float32 on a CPU, bfloat16 on other devices]"""
+    rounds: Integer = 12
+    """Measured rounds. In each, every encoding is measured once, in random order."""
+    warmup: Integer = 2
+    """Rounds before the measured ones, which are not stored."""
+    seed: Integer = 0
+    """Seed of the weights, the tokens and the order in each round."""
+    backend: str = "auto"
+    """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
 
 
-OPTIONS = [*_size_options(), *field_options(Question, ("rounds", "warmup", "seed", "backend"), {})]
-
-
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class BenchOptions:
     """The options of the command that are not fields of the question, or have another form there."""
 
-    encodings: NameList = None
+    encodings: str | None = None
     """The same names, comma-separated: rope,alibi,fire."""
     lengths: str = "256,512,1024,2048"
     """Tokens per sequence, comma-separated."""
     device: str | None = None
-    """Device to run on: cpu, cuda, cuda:1, ... [default: cuda if this machine has a GPU that PyTorch can use, otherwise cpu]"""
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """Device to run on: cpu, cuda, cuda:1, ... [default: cuda if this machine has a GPU that PyTorch can use, otherwise
+    cpu]"""
+    threads: Threads = 1
     """CPU threads. With one thread on a CPU, times are CPU times, which other processes disturb little."""
-    memory: bool = True
+    memory: Annotated[bool, Parameter(negative="--no-memory")] = True
     """Measure the peak memory of a training step, too."""
     output: str | None = None
     """JSON file for the times of all rounds, which --compare reads. [default: nothing is saved]"""
     plot: str | None = None
     """Picture to write: a file whose name ends in .svg, .png, .pdf or .html. [default: none]"""
-    compare: Annotated[tuple[str, str] | None, Parameter(negative="")] = None
+    compare: tuple[str, str] | None = None
     """Measure nothing, and compare two JSON files A and B: what changed from A to B beyond the noise?"""
     json: bool = False
     """Print JSON instead of tables."""
 
 
-DEFAULTS = BenchOptions()
-
-
-@with_options(OPTIONS, before="options")
 def command(
-    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
-    options: BenchOptions = DEFAULTS,
-    **settings: Any,
+    *names: Annotated[str, Parameter(name="ENCODINGS")],
+    settings: QuestionOptions = QuestionOptions(),
+    options: BenchOptions = BenchOptions(),
 ) -> int:
     """Measure the forward pass and the training step of every encoding on this machine, relative to NoPE.
 
-    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding is
-    measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show medians with 95 %
-    intervals. All encodings take about half an hour on one CPU core.
+    A training step is the forward pass, the backward pass and AdamW, in a GPT-like model. In every round each encoding
+    is measured once, in random order, and its time is divided by that of NoPE in the same round. The tables show
+    medians with 95 % intervals. All encodings take about half an hour on one CPU core.
 
     Example: lengthwise bench; lengthwise bench rope fire "rope*3+nope" --lengths 256,1024 --output a.json --plot a.svg;
     lengthwise bench --compare a.json b.json
@@ -138,7 +143,7 @@ def _exit_code(results: "Results") -> int:
 
 
 def _question(
-    encodings: tuple[str, ...], lengths: tuple[int, ...], options: BenchOptions, settings: dict[str, Any]
+    encodings: tuple[str, ...], lengths: tuple[int, ...], options: BenchOptions, settings: QuestionOptions
 ) -> Question:
     """Return the question with the defaults of the device. Raise `ConfigError` for a device that cannot be used."""
     import torch
@@ -146,9 +151,8 @@ def _question(
     from lengthwise.studies import Compute
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    Compute(device=device, backend=settings["backend"], threads=options.threads).require_usable()
-    sizes = sizes_for(device)
-    chosen = {name: sizes[name] if settings[name] is None else settings[name] for name in sizes}
+    Compute(device=device, backend=settings.backend, threads=options.threads).require_usable()
+    chosen = {name: value for name, value in vars(settings).items() if value is not None}
     with named_as_options(Question):
         return Question(
             encodings=encodings,
@@ -156,7 +160,7 @@ def _question(
             device=device,
             threads=options.threads,
             memory=options.memory,
-            **{**settings, **chosen},
+            **{**sizes_for(device), **chosen},
         )
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.inspect.tables import FittedTable, note_lines, title_line
-from lengthwise.cli.printing import one_line
+from lengthwise.cli.printing import FittedTable, note_lines, one_line, title_line
 from lengthwise.speed.compare import LEVEL, SMALLEST_CHANGE, Change, Comparison
 from lengthwise.speed.plot import explanation, machine_line, ratio_text, time_text
 from lengthwise.speed.results import BASELINE, KIND_NAMES, KINDS, Cell, Kind, Results

@@ -3,6 +3,7 @@
 import re
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,18 +11,16 @@ from cyclopts import Parameter
 
 from lengthwise import cache_folder
 from lengthwise.cli.options import (
-    DEFAULT_PLACE,
+    FLATTENED,
     Integer,
-    NameList,
     Place,
+    Threads,
     method_names,
     named_as_options,
-    option_class,
-    require_path,
 )
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout, warn_of_untested_transformers
-from lengthwise.cli.progress_bar import progress
+from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 from lengthwise.reach.plan import OWN, TEXT, Plan, parse_lengths
 from lengthwise.reach.tasks import TASKS
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from lengthwise.reach.text import Text
 
 
-@option_class
+@FLATTENED
+@dataclass(frozen=True, kw_only=True)
 class ReachOptions:
     """The options of the command."""
 
@@ -43,7 +43,7 @@ class ReachOptions:
     others are compared with it."""
     tasks: str = ",".join((TEXT, *TASKS))
     """What to measure, comma-separated. text is cross-entropy; the others are retrieval tasks."""
-    methods: NameList = None
+    methods: str | None = None
     """own (the model as it is), and encodings to put in place of its own: own,pi:factor=4,yarn:factor=4. [default: own]"""
     examples: Integer = 10
     """Examples of each task, length and depth."""
@@ -62,7 +62,7 @@ class ReachOptions:
     """Device to run on: cpu, cuda, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Data type of the weights."""
-    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    threads: Threads = 1
     """Number of CPU threads."""
     output: str | None = None
     """JSON file for the results, from which the same command continues. [default: NAME.reach.json in the current folder]"""
@@ -72,13 +72,10 @@ class ReachOptions:
     """Print JSON instead of tables."""
 
 
-DEFAULTS = ReachOptions()
-
-
 def command(
-    *paths: Annotated[str, Parameter(name="PATHS", validator=require_path, negative="")],
-    options: ReachOptions = DEFAULTS,
-    place: Place = DEFAULT_PLACE,
+    *paths: Annotated[str, Parameter(name="PATHS")],
+    options: ReachOptions = ReachOptions(),
+    place: Place = Place(),
 ) -> int:
     """Measure how far a causal language model reaches: cross-entropy and retrieval at growing lengths.
 

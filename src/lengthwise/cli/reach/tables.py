@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lengthwise.analysis.numbers import figure
-from lengthwise.cli.inspect.tables import FittedTable, note_lines, title_line
-from lengthwise.cli.printing import one_line
+from lengthwise.cli.printing import FittedTable, note_lines, one_line, title_line
 from lengthwise.reach.page import explanation, lengths_of, series_of, tasks_of, title
 from lengthwise.reach.results import Results
 from lengthwise.reach.summary import HEADLINE, effective, headline, score

@@ -27,7 +27,8 @@ THEOREMS: tuple[Theorem, ...] = (
 
 
 def run(
-    encodings: Iterable[type[PositionEncoding]] | None = None, on_start: Callable[[str], None] | None = None
+    encodings: Iterable[type[PositionEncoding]] | None = None,
+    on_start: Callable[[str, float, float], None] | None = None,
 ) -> list[Result]:
     """Check every theorem for the given encodings (default: all that it is about), and return the results.
 
@@ -41,11 +42,11 @@ def run(
                 f"(lengthwise check {make.__name__})"
             )
     results: list[Result] = []
-    for theorem in THEOREMS:
-        for make in theorem.select(named):
-            if on_start:
-                on_start(f"{theorem.name}: {make.__name__}")
-            results += theorem.prove(make)
+    cases = [(theorem, make) for theorem in THEOREMS for make in theorem.select(named)]
+    for number, (theorem, make) in enumerate(cases):
+        if on_start:
+            on_start(f"{theorem.name}: {make.__name__}", number, len(cases))
+        results += theorem.prove(make)
     return results
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from lengthwise.conformance.answers import Verdict
+from lengthwise.conformance.processes import Progress, no_progress
 from lengthwise.conformance.table import MARKS
 from lengthwise.conformance.theorems import THEOREMS, run
 from lengthwise.conformance.theorems.results import Result
 from lengthwise.encodings import ENCODINGS
 
 
-def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
+def main(json: bool = False, encodings: Iterable[str] = (), progress: Progress = no_progress) -> int:
     """Check all theorems (or those about the named encodings) and print a table or JSON.
 
     Return the exit code: 1 if any theorem does not hold, and 0 otherwise.
@@ -24,8 +25,8 @@ def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
     from rich.console import Console
 
     makes = [ENCODINGS.find(name) for name in encodings]
-    with Console(stderr=True).status("") as status:
-        results = run(makes or None, on_start=status.update)
+    with progress() as show:
+        results = run(makes or None, on_start=show)
     if json:
         print(json_text.dumps(as_data(results), indent=1))
     else:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from lengthwise.corpora.sources.listing import signature
+from lengthwise.corpora.writing import sha256_of
 from lengthwise.downstream.examples import Example, ExampleSet, average
 from lengthwise.downstream.glue.demo import demo_rows
-from lengthwise.downstream.glue.files import find, rows, sha256
+from lengthwise.downstream.glue.files import find, rows
 from lengthwise.downstream.glue.formats import GLUE, NAMES, GlueDataset
-from lengthwise.downstream.records import Location
 from lengthwise.values import ConfigError, near_miss
 
 ALL = "all"
@@ -57,7 +58,7 @@ class GlueExamples(ExampleSet):
 def open_examples(names: str, path: str) -> GlueExamples:
     """Return the examples of the data sets `names` (see `datasets`), for the test those of the validation files.
 
-    `path`: a folder with a folder or archive for each data set (see `files.find`), or "demo" for invented rows. The rows have the
+    `path`: a folder with a folder for each data set (see `files.find`), or "demo" for invented rows. The rows have the
     columns of nyu-mll/glue and of super_glue on the hub, or those of SuperGLUE's own files. Raise `ConfigError`, with file and row,
     for anything else.
     """
@@ -73,28 +74,28 @@ Part = tuple[dict[str, list[Example]], str]  # the examples by split, and a hash
 def _opened(dataset: GlueDataset, path: str) -> Part:
     files = [find(path, dataset.folders, stems) for stems in (("train",), *dataset.tests)]
     try:
-        signatures = tuple(signature(location.path.stat()) for some in files for location in some)
+        signatures = tuple(signature(file.stat()) for some in files for file in some)
+        return _read(dataset.name, tuple(map(tuple, files)), signatures)
     except OSError as error:
         raise ConfigError(f"cannot read the files of {dataset.name}: {error.strerror or error}") from error
-    return _read(dataset.name, tuple(map(tuple, files)), signatures)
 
 
 @lru_cache(maxsize=32)  # a study opens the same files many times
-def _read(name: str, files: tuple[tuple[Location, ...], ...], signatures: tuple[tuple[int, ...], ...]) -> Part:
+def _read(name: str, files: tuple[tuple[Path, ...], ...], signatures: tuple[tuple[int, ...], ...]) -> Part:
     (dataset,) = datasets(name)
     examples: dict[str, list[Example]] = {"train": [], "test": []}
-    for number, locations in enumerate(files):
+    for number, paths in enumerate(files):
         found = examples["test" if number else "train"]
         before = len(found)
-        for location in locations:
-            for where, row in rows(location):
+        for path in paths:
+            for where, row in rows(path):
                 try:
                     found += dataset.examples(row, train=not number, test=max(number - 1, 0))
                 except ConfigError as error:
                     raise ConfigError(f"{where}: {error}") from None
         if len(found) == before:
-            raise ConfigError(f"{locations[0].name} has no rows; copy it again")
-    return examples, " ".join(sha256(location) for locations in files for location in locations)
+            raise ConfigError(f"{paths[0]} has no rows; copy it again")
+    return examples, " ".join(sha256_of(path) for paths in files for path in paths)
 
 
 @lru_cache(maxsize=32)

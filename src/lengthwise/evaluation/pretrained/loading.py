@@ -5,7 +5,6 @@ modules beside the weights, an adapter, a quantization method, pickled shards. `
 Face's hub is switched off while a model is loaded or used.
 """
 
-import copy
 import hashlib
 import json
 import reprlib
@@ -18,15 +17,7 @@ import torch
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.evaluation.pretrained.rope_values import naming_rope_values
-from lengthwise.evaluation.pretrained.stored_weights import (
-    items,
-    require_a_layer,
-    require_all_used,
-    require_layers_stored,
-    require_numbers_stored,
-    require_parameters_stored,
-    tensors,
-)
+from lengthwise.evaluation.pretrained.stored_weights import items, tensors, unused_tensors
 from lengthwise.evaluation.pretrained.transformers_calls import CORRECT, transformers_call
 from lengthwise.values import install_extra
 
@@ -94,28 +85,19 @@ def load(
         transformers, causal_architecture(path, settings, transformers)
     )
     stored = tensors(path)
-    require_layers_stored(path, settings, stored)
-    require_numbers_stored(path / "config.json", settings, stored)
-    if (file := path / "tokenizer_config.json").exists():
-        require_numbers_stored(file, json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
     with naming_rope_values(path, settings), transformers_call(path, "read its config.json", advice=CORRECT):
         config = transformers.AutoConfig.from_pretrained(path, **local)
-        _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
         attention = getattr(cls, "attention", None) or ("sdpa" if getattr(cls, "_supports_sdpa", False) else "eager")
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
-    require_a_layer(path, config)
     max_positions = max_positions_of(path, config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
-    building = transformers_call(path, "build the model of its config.json", advice=CORRECT)
-    with naming_rope_values(path, settings), building, torch.device("meta"):  # takes no memory
-        meta_model = transformers.AutoModelForCausalLM.from_config(
-            copy.deepcopy(config), trust_remote_code=False, **implementations
-        )
-    require_parameters_stored(path, meta_model, stored)
-    with transformers_call(path, "read its weights"):
+    with (
+        naming_rope_values(path, settings),
+        transformers_call(path, "load its weights", advice="correct config.json, or download the whole folder again"),
+    ):
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -139,7 +121,11 @@ def load(
             f"{path}: {len(missing)} of the weights of {architecture} are not in its safetensors, such as {missing[0]}, and "
             "would be random; download the whole model"
         )
-    require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
+    if unused := unused_tensors(report.get("unexpected_keys") or (), stored):
+        raise ConfigError(
+            f"{path}: {architecture} with its config.json does not use {len(unused)} of the weights in its safetensors, such as "
+            f"{unused[0]}; use the config.json that belongs to them"
+        )
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, max_positions)
 
@@ -169,12 +155,18 @@ def json_object(file: Path) -> dict[str, Any]:
     return data
 
 
+def require_safetensors(path: Path, advice: str) -> None:
+    """Raise `ConfigError` for a folder without safetensors, with the advice unless there are weights in pickles."""
+    if any(path.glob("*.safetensors")):
+        return
+    pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
+    reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
+    advice = f"convert it where you trust it: {CONVERSION}" if pickled else advice
+    raise ConfigError(f"{path} has no *.safetensors{reason}; {advice}")
+
+
 def _require_files(path: Path) -> None:
-    if not any(path.glob("*.safetensors")):
-        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
-        reason = f", and {pickled[0]} is not read, because a pickle can run code" if pickled else ""
-        how = f"; convert it where you trust it: {CONVERSION}" if pickled else "; download the whole folder again"
-        raise ConfigError(f"{path} has no *.safetensors{reason}{how}")
+    require_safetensors(path, "download the whole folder again")
     if not any((path / name).exists() for name in TOKENIZER_FILES):
         raise ConfigError(
             f"{path} has no tokenizer ({', '.join(TOKENIZER_FILES[:2])}, ...); copy the one that the model was trained with "
@@ -246,14 +238,6 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
             "type); take a causal model, such as MPT or Llama"
         )
     return expected
-
-
-def _return_objects(config: Any) -> None:
-    """Set `return_dict` in all parts of a config. Without it some models fail, and an argument does not reach their parts."""
-    config.return_dict = True
-    for name in config.sub_configs:
-        if (part := getattr(config, name, None)) is not None:
-            _return_objects(part)
 
 
 def _require_causal(path: Path, model: Any) -> None:

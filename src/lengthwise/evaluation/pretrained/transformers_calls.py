@@ -30,7 +30,7 @@ def transformers_call(
     size and not on the folder.
     """
     try:
-        with offline(), silent(native=not computing):
+        with offline(), silent(stderr=not computing):
             yield
     except ConfigError:
         raise
@@ -75,35 +75,16 @@ def offline() -> Iterator[None]:
 
 
 @contextmanager
-def silent(*, native: bool) -> Iterator[None]:
+def silent(*, stderr: bool) -> Iterator[None]:
     """Discard log records, Python warnings and stdout, which would repeat untrusted values of the folder unescaped.
 
-    `native`: also discard everything that is written to the process's stderr, because a tokenizer's Rust code writes there
-    directly. Leave it off while a progress bar is drawn.
+    `stderr`: discard this too, with the progress bars of transformers. Leave it off while a progress bar of ours is drawn.
     """
     disabled = logging.root.manager.disable
     logging.disable(sys.maxsize)
     try:
-        discarded = _stderr_discarded() if native else contextlib.nullcontext()
+        discarded = contextlib.redirect_stderr(io.StringIO()) if stderr else contextlib.nullcontext()
         with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), discarded:
             yield
     finally:
         logging.disable(disabled)
-
-
-@contextmanager
-def _stderr_discarded() -> Iterator[None]:
-    with contextlib.redirect_stderr(io.StringIO()):
-        try:
-            stderr = os.dup(2)
-        except OSError:  # stderr is closed already
-            yield
-            return
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(devnull, 2)
-            yield
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            os.close(devnull)

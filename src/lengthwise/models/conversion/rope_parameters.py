@@ -9,7 +9,6 @@ import torch
 from lengthwise.config import Choice, ConfigError, choose, near_miss, settings_of
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import ENCODINGS, NoPE, RoPE, YaRN
-from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.models.conversion.weights import Layout
 from lengthwise.values import join_names
 
@@ -69,10 +68,7 @@ def encoding_from_rope_parameters(
     """
     if parameters is None:
         return choose(NoPE)
-    require_positive_int("encoding_from_rope_parameters", head_dim=head_dim)
-    if max_position_embeddings is not None:
-        require_positive_int("encoding_from_rope_parameters", max_position_embeddings=max_position_embeddings)
-    theirs = dict(_require_mapping(parameters))
+    theirs = dict(parameters)
     legacy = theirs.pop("type", "default")
     kind = theirs.pop("rope_type", legacy)
     are_mappings = [isinstance(value, Mapping) for value in theirs.values() if value is not None]
@@ -90,8 +86,6 @@ def encoding_from_rope_parameters(
     if kind == "proportional" and theirs.get("factor") in (1, None):
         theirs.pop("factor", None)  # it has this key, which has no effect at 1
     trained = theirs.pop("original_max_position_embeddings", None)
-    if trained is not None:
-        require_positive_int("rope_parameters", original_max_position_embeddings=trained)
     for key in theirs:
         if key not in known:
             raise ConfigError(
@@ -99,7 +93,6 @@ def encoding_from_rope_parameters(
             )
     if theirs.get("rope_theta") is None:
         theirs["rope_theta"] = 10_000.0 if rope_theta is None else rope_theta
-    require_positive("rope_parameters", rope_theta=theirs["rope_theta"])
     if kind in ("yarn", "longrope") and theirs.get("factor") is None:
         if trained is None or max_position_embeddings is None:
             raise ConfigError(
@@ -136,15 +129,6 @@ def known_keys(kind: str) -> frozenset[str]:
     return frozenset({"rope_type", "original_max_position_embeddings", *_COMMON_KEYS, *_TYPES[kind][1], *further})
 
 
-def _require_mapping(parameters: object) -> Mapping[str, Any]:
-    if not isinstance(parameters, Mapping):
-        raise ConfigError(
-            "rope_parameters must be a dictionary such as {'rope_type': 'default', 'rope_theta': 10000.0}, or None for a layer "
-            f"without RoPE, got {parameters!r}, a {type(parameters).__name__}"
-        )
-    return parameters
-
-
 def _converted(key: str, value: Any, total: int | float) -> Any:
     """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction refers to."""
     if key == "partial_rotary_factor":
@@ -152,10 +136,6 @@ def _converted(key: str, value: Any, total: int | float) -> Any:
             raise ConfigError(f"partial_rotary_factor must be a number, more than 0 and at most 1, got {value!r}")
         part = int(value * total)  # rounded down as in transformers: 50 · 0.58 is 28.999999999999996, so 28
         return float(value) if int(value * total + 1e-9) == part else part / total
-    if key in ("short_factor", "long_factor"):
-        if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{key} must be a list of numbers, one for each pair of dims, got {value!r}")
-        require_positive("rope_parameters", **{f"{key}[{n}]": divisor for n, divisor in enumerate(value)})
     return value
 
 
@@ -192,8 +172,6 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
     {'rope_type': 'default', 'rope_theta': 500000.0}
     """
     require_choice("rope_parameters_from_encoding()", choice)
-    if train_length is not None:
-        require_positive_int("rope_parameters_from_encoding", train_length=train_length)
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
     if choice.layer_settings:
@@ -269,11 +247,7 @@ def trained_length(parameters: Mapping[str, Any] | None, max_position_embeddings
     >>> trained_length({"rope_type": "llama3", "original_max_position_embeddings": 8192}, 131072)
     8192
     """
-    require_positive_int("trained_length", max_position_embeddings=max_position_embeddings)
-    theirs = {} if parameters is None else _require_mapping(parameters)
+    theirs = parameters or {}
     is_used = theirs.get("rope_type", theirs.get("type")) in _TYPES_WITH_TRAIN_LENGTH
     original = theirs.get("original_max_position_embeddings") if is_used else None
-    if original is None:
-        return max_position_embeddings
-    require_positive_int("rope_parameters", original_max_position_embeddings=original)
-    return int(original)
+    return max_position_embeddings if original is None else int(original)

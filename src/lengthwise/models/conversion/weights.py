@@ -15,7 +15,6 @@ from torch import Tensor
 from lengthwise.config import Choice, ConfigError, choose, near_miss
 from lengthwise.encodings import ALiBi
 from lengthwise.encodings.alibi import slopes
-from lengthwise.encodings.base import require_positive_int
 
 Layout = Literal["interleaved", "half"]
 
@@ -50,11 +49,7 @@ def interleaved_from_half(
 
 
 def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int | None, target: Layout) -> Tensor:
-    _require_dims("the weight", weight, (1, 2), "[num_heads · head_dim, d_model], or a bias [num_heads · head_dim]")
-    require_positive_int("a projection", num_heads=num_heads, head_dim=head_dim)
     dims = head_dim if rotary_dims is None else rotary_dims
-    if isinstance(dims, bool) or not isinstance(dims, int):
-        raise ConfigError(f"rotary_dims must be a whole number (a fraction · head_dim), got {dims!r}")
     if not 0 < dims <= head_dim or dims % 2:
         raise ConfigError(f"rotary_dims must be even, and 2 to head_dim {head_dim}, got {dims}")
     if len(weight) != num_heads * head_dim:
@@ -68,13 +63,6 @@ def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int |
     return (torch.arange(num_heads, device=weight.device)[:, None] * head_dim + order).flatten()
 
 
-def _require_dims(what: str, value: object, ndims: tuple[int, ...], shape: str) -> None:
-    if not isinstance(value, Tensor):
-        raise ConfigError(f"{what} must be a tensor {shape}, got a {type(value).__name__}")
-    if value.ndim not in ndims:
-        raise ConfigError(f"{what} must be a tensor {shape}, got the shape {list(value.shape)}")
-
-
 # ---- tables and slopes ------------------------------------------------------------------------------------------
 
 
@@ -85,13 +73,11 @@ def t5_weight_from_table(table: Shaped[Tensor, "buckets heads"]) -> Shaped[Tenso
     tensor([[1, 3, 5],
             [2, 4, 6]])
     """
-    _require_dims("T5's table", table, (2,), "[buckets, heads]")
     return table.T.contiguous()
 
 
 def t5_table_from_weight(weight: Shaped[Tensor, "heads buckets"]) -> Shaped[Tensor, "buckets heads"]:
     """Convert the weight of our T5 to the table of Hugging Face's T5, which has a row for each bucket."""
-    _require_dims("T5's weight", weight, (2,), "[heads, buckets]")
     return weight.T.contiguous()
 
 
@@ -101,7 +87,6 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
     >>> alibi_slopes(3)
     tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
     """
-    require_positive_int("alibi_slopes", num_heads=num_heads)
     return torch.tensor(slopes(num_heads), dtype=torch.float64)
 
 
@@ -111,7 +96,6 @@ def alibi_from_slopes(values: Float[Tensor, "*shape"]) -> Choice:
     Raise `ConfigError` if they differ from the published slopes by more than the precision of their dtype: because they are
     learned, have another maximum, or another order of heads.
     """
-    _require_slopes(values)
     ours = alibi_slopes(values.numel())
     error = ((values.detach().cpu().flatten().to(torch.float64) - ours) / ours).abs()
     wrong = (~(error <= 2 * torch.finfo(values.dtype).eps)).nonzero()
@@ -136,7 +120,6 @@ def alibi_log_slopes(values: Float[Tensor, "*shape"]) -> Float[Tensor, " heads"]
     tensor([[-1.0000],
             [-0.2500]], dtype=torch.float64, grad_fn=<MulBackward0>)
     """
-    _require_slopes(values)
     slopes = values.detach().flatten().to(torch.float64)
     wrong = (~((slopes > 0) & slopes.isfinite())).nonzero()
     if len(wrong):
@@ -145,12 +128,6 @@ def alibi_log_slopes(values: Float[Tensor, "*shape"]) -> Float[Tensor, " heads"]
             f"slope {first} of {values.numel()} heads must be finite and above 0, got {float(slopes[first]):.6g}"
         )
     return slopes.log()
-
-
-def _require_slopes(value: object) -> None:
-    if not isinstance(value, Tensor) or not value.numel() or not value.is_floating_point():
-        shown = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise ConfigError(f"slopes must be a tensor of floats, one for each head, got {shown}")
 
 
 # ---- Mamba ------------------------------------------------------------------------------------------------------

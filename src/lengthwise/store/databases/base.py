@@ -73,12 +73,9 @@ class Database(ABC):
 
     # ---- transactions -------------------------------------------------------------------------------------------
 
-    def errors(self) -> AbstractContextManager[Any]:
-        """Return a context that converts the database's exceptions, see `store_errors`.
-
-        On a server, which locks single rows, no warning about a lock is logged: its thread would cost more than most transactions.
-        """
-        return store_errors(self.name, self.timeout if self.path is not None else 0.0, self.explain)
+    def errors(self) -> AbstractContextManager[None]:
+        """Return a context that converts the database's exceptions, see `store_errors`."""
+        return store_errors(self.name, self.explain)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:
@@ -86,11 +83,9 @@ class Database(ABC):
         if writes and self.readonly:
             raise StoreError(read_only(self.name))
         self.require_unchanged()
-        with self.errors() as lock_acquired, self.begin(writes=writes) as connection:
+        with self.errors(), self.begin(writes=writes) as connection:
             if not writes:
                 self.begin_reading(connection)
-            if self.path is not None:  # a server locks single rows, later
-                lock_acquired()
             yield connection
 
     def begin(self, *, writes: bool) -> AbstractContextManager[Connection]:

@@ -1,15 +1,12 @@
 """SQLite: one file that several processes on one machine can share.
 
-Writers take the file's lock when their transaction begins, and readers use the write-ahead log. A file that cannot be written is
-read alone or from a copy.
+Writers take the file's lock when their transaction begins, and readers use the write-ahead log. Where SQLite cannot create the
+files of a log, and there is none, the file is read alone.
 """
 
 import os
-import shutil
 import sqlite3
-import tempfile
 import time
-from operator import methodcaller
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -34,7 +31,6 @@ class SQLite(Database):
     insert = staticmethod(sqlite.insert)
     shared = False
     path: Path
-    scratch: tempfile.TemporaryDirectory[str] | None  # a folder with a copy that is read, see `_reader`
     identity: tuple[int, int] | None
 
     @classmethod
@@ -65,16 +61,14 @@ class SQLite(Database):
         if size and size < _SMALLEST:
             raise StoreError(_not_a_database(str(path)))
         database = cls(str(path), URL.create("sqlite", database=str(path)).render_as_string(), timeout)
-        database.path, database.scratch, database.identity = path, None, None
+        database.path, database.identity = path, None
         writable = os.access(path if size is not None else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
         if create and not writable:
             raise StoreError(read_only(str(path)))
         database.readonly = not writable
-        with database.errors():
-            if writable:
-                database.engine = _engine(path, "mode=rwc" if create else "mode=rw", timeout)
-            else:
-                database.engine, database.scratch = _reader(path, timeout)
+        log = Path(f"{path}-wal")
+        alone = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+        database.engine = _engine(path, alone if not writable else "mode=rwc" if create else "mode=rw", timeout)
         return database
 
     def check(self, create: bool) -> None:
@@ -88,11 +82,6 @@ class SQLite(Database):
             with self.begin(writes=True) as connection:
                 self.create_tables(connection)
         self.identity = _identity(self.path)
-
-    def close(self) -> None:
-        super().close()
-        if self.scratch is not None:
-            self.scratch.cleanup()
 
     def now(self, connection: Connection) -> float:
         """Return the time of this machine."""
@@ -124,7 +113,7 @@ class SQLite(Database):
             return _not_a_database(self.name)
         if code == sqlite3.SQLITE_CORRUPT:
             return damaged(self.name, first_line(error))
-        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(self.path)):
+        if code == sqlite3.SQLITE_FULL:
             return (
                 f"{self.name} could not be written because the disk is full; free some space and run this command again "
                 "(stored results are not affected)"
@@ -134,8 +123,6 @@ class SQLite(Database):
         if code == sqlite3.SQLITE_CANTOPEN:
             if self.path.exists() and not os.access(self.path, os.R_OK):
                 return f"{self.name} is not readable by this user; change its permissions"
-            if not os.access(self.path.parent, os.W_OK):
-                return read_only(self.name)
             return f"{self.name} cannot be opened ({first_line(error)}); check that its folder exists and is writable"
         if code == sqlite3.SQLITE_IOERR:
             return f"{self.name} could not be read or written ({first_line(error)}); check the disk and its free space"
@@ -162,14 +149,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _nearly_full(path: Path) -> bool:
-    """Return whether the disk is nearly full: without space for its log's index, SQLite only says "disk I/O error"."""
-    try:
-        return shutil.disk_usage(path.parent).free < 2**18
-    except OSError:
-        return False
-
-
 # ---- connections ---
 
 
@@ -179,8 +158,6 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
-        # Invalid UTF-8 becomes text that the checks of its row reject, so that other rows can still be read.
-        connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         return connection
@@ -193,36 +170,6 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirectory[str] | None]:
-    """Return an engine for a database in a folder where SQLite cannot create the files of a write-ahead log.
-
-    Without a log, the file is read alone. If there is a log that was never merged because its writer was killed, and SQLite cannot
-    use it there, both files are copied to a temporary folder, which is returned too.
-    """
-    engine = _engine(path, "mode=ro", timeout)
-    try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT name FROM sqlite_master").all()
-        return engine, None
-    except DBAPIError as error:
-        engine.dispose()
-        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            raise
-    log = Path(f"{path}-wal")
-    if not (log.exists() and log.stat().st_size):
-        return _engine(path, "mode=ro&immutable=1", timeout), None
-    folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
-    try:
-        for file in (path, log):
-            shutil.copyfile(file, Path(folder.name, file.name))
-    except OSError as error:
-        folder.cleanup()
-        raise StoreError(
-            f"{path} could not be copied for reading ({error}); copy its folder to a writable folder"
-        ) from error
-    return _engine(Path(folder.name, path.name), "mode=rw", timeout), folder
 
 
 def _use_write_ahead_log(engine: Engine, timeout: float) -> None:

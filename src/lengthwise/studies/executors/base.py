@@ -8,7 +8,8 @@ from lengthwise.config import ExecutorConfig
 from lengthwise.store import Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
-from lengthwise.studies.worker import Flag, Spec
+from lengthwise.studies.parent import Flag
+from lengthwise.studies.spec import Spec
 
 
 class WorkerError(ValueError):
@@ -27,6 +28,7 @@ class Executor(ABC):
     """
 
     stop_seconds: ClassVar[float] = 30.0  # for the last checkpoints of the workers after `stop`
+    in_this_process: ClassVar[bool] = False  # the calling process is the worker
     remote: ClassVar[bool] = False  # the workers are on other machines, so that nothing measured here is true there
 
     def __init__(self, config: Any, spec: Spec, store: Store, emit: Callable[[Event], None]):

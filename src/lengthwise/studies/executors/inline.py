@@ -1,30 +1,42 @@
-"""No worker processes: one run after another in the calling process, where a debugger can stop in your encoding or task."""
+"""One run after another in the calling process, where a debugger can stop in your encoding or task."""
 
-import pickle
 from collections.abc import Callable
 
-from lengthwise.config import ExecutorConfig
+from lengthwise.config import ConfigError, ExecutorConfig
 from lengthwise.store import Store
+from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import Executor
-from lengthwise.studies.rank_groups import RankGroup
-from lengthwise.studies.worker import Spec, Worker
+from lengthwise.studies.ranks import NO_GROUP, RankGroup
+from lengthwise.studies.spec import Spec
+from lengthwise.studies.worker import Worker
 from lengthwise.training.numerics import torch_threads
 
 
 class InlineExecutor(Executor):
+    in_this_process = True
+
     def __init__(
         self,
         config: ExecutorConfig,
         spec: Spec,
         store: Store,
         emit: Callable[[Event], None],
-        group: RankGroup | None = None,
+        group: RankGroup = NO_GROUP,
     ):
         super().__init__(config, spec, store, emit)
         self.stop_requested = self.stopping
-        self.worker = Worker(spec, self, store, pickle.loads(spec.runs), group)
+        self.worker = Worker(spec, self, store, group)
         self.unfinished = False
+
+    @classmethod
+    def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
+        super().require_usable(config, compute, store)
+        if compute.devices_per_run > 1:
+            raise ConfigError(
+                "inline executes runs in this process, which has one device; use --on local, or torchrun -m lengthwise "
+                "work"
+            )
 
     def send(self, event: Event) -> None:
         """Emit an event of the worker."""
@@ -55,5 +67,4 @@ class InlineExecutor(Executor):
     def kill(self) -> None:
         raise KeyboardInterrupt
 
-    def close(self) -> None:
-        self.worker.close()
+    def close(self) -> None: ...

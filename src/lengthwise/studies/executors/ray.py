@@ -1,10 +1,11 @@
 """Tasks of a Ray cluster, one for each run that is not finished. Ray starts them where their resources are free.
 
-A task claims whichever run is next. If a node is lost, Ray executes its tasks again elsewhere, and its runs can be claimed after
-a minute without a sign of life.
+A task claims whichever run is next. If a node is lost, Ray executes its tasks again elsewhere, and its runs can be
+claimed after a minute without a sign of life.
 """
 
 import logging
+import queue
 import signal
 import time
 from collections.abc import Callable
@@ -12,13 +13,16 @@ from contextlib import ExitStack
 from typing import Any
 
 from lengthwise.config import ConfigError, ExecutorConfig, Ray
-from lengthwise.plugins import error_line
+from lengthwise.errors import error_line
 from lengthwise.store import Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
-from lengthwise.studies.worker import Flag, Spec, Worker, worker_here
+from lengthwise.studies.parent import Flag
+from lengthwise.studies.spec import Spec
+from lengthwise.studies.worker import Worker, worker_here
+from lengthwise.studies.worker_process import Finished, WorkerProcess
 from lengthwise.values import install_extra
 
 PAUSE_SECONDS = 5.0  # until a task is submitted again after one that found no run to claim
@@ -145,18 +149,45 @@ _kept: list[tuple[Spec, Worker, _Parent, ExitStack]] = []  # at most one, for th
 
 
 def take_one(spec: Spec) -> bool:
-    """Finish a run of the study. Return False if none can be claimed now."""
+    """Finish a run of the study. Return False if none can be claimed now.
+
+    If each run has several devices, which need a process each, a worker process finishes all runs.
+    """
+    parent = _Parent()
+    old = signal.signal(signal.SIGINT, lambda *_: parent.stop_requested.set())  # ray.cancel interrupts the main thread
+    try:
+        return _take_one(spec, parent) if spec.compute.devices_per_run == 1 else _take_all(spec, parent)
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def _take_one(spec: Spec, parent: _Parent) -> bool:
     if not _kept or _kept[0][0] != spec:
         for *_, stack in _kept:
             stack.close()
         _kept.clear()
-        stack, parent = ExitStack(), _Parent()
+        stack = ExitStack()
         _kept.append((spec, stack.enter_context(worker_here(spec, parent)), parent, stack))
-    _, worker, parent, _ = _kept[0]
-    parent.stop_requested = Flag()
-    old = signal.signal(signal.SIGINT, lambda *_: parent.stop_requested.set())  # ray.cancel interrupts the main thread
+    _, worker, kept_parent, _ = _kept[0]
+    kept_parent.stop_requested = parent.stop_requested
     try:
         return worker.take_one()
     finally:
-        signal.signal(signal.SIGINT, old)
         worker.store.disconnect()
+
+
+def _take_all(spec: Spec, parent: _Parent) -> bool:
+    inbox: queue.SimpleQueue[tuple[WorkerProcess, Event]] = queue.SimpleQueue()
+    worker = WorkerProcess(spec, inbox)
+    try:
+        while not worker.has_ended():
+            if parent.stop_requested.wait(0.2):
+                worker.stop()
+        while not inbox.empty():
+            event = inbox.get()[1]
+            worker.last = event if isinstance(event, Finished) else worker.last
+    finally:
+        worker.close()
+    if isinstance(worker.last, Finished) and worker.last.error is not None:
+        raise WorkerError(worker.last.error)
+    return isinstance(worker.last, Finished)

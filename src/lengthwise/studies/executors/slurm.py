@@ -1,7 +1,8 @@
-"""Workers in a job array of a Slurm cluster, submitted by submitit.
+"""Workers in a job array of a Slurm cluster.
 
-A job is a slot: a worker that trains one run after the other. Near its time limit, and when Slurm preempts it, it saves a
-checkpoint, releases its run and is queued again. The workers need no connection to this process, which only shows their progress.
+A job is a slot: a worker that trains one run after the other. Near its time limit, and when Slurm preempts it, it saves
+a checkpoint, releases its run and is queued again. The workers need no connection to this process, which only shows
+their progress.
 """
 
 import hashlib
@@ -10,29 +11,24 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lengthwise.child_processes import python_command
 from lengthwise.config import ConfigError, ExecutorConfig, Slurm
 from lengthwise.store import ResultsFolder, Store
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event, Note
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.watching import RemoteExecutor, require_consistent
-from lengthwise.studies.worker import Flag, Spec, work
-from lengthwise.values import install_extra, unlisted
+from lengthwise.studies.spec import Spec
+from lengthwise.studies.worker_process import worker_command
+from lengthwise.values import unlisted
 
 SIGNAL_SECONDS = 90  # before the time limit of a job, when it is asked to save its progress
 QUEUE_SECONDS = 5.0  # between two questions about the jobs
 KILL_SECONDS = 600.0  # that a job which Slurm ends waits for its end
-PYTHON = shlex.join(python_command())  # of the jobs
-MAX_REQUEUES = 100_000
 MAX_FRUITLESS = 2  # submissions in a row after which no run has ended and none has advanced
 
 
@@ -59,7 +55,6 @@ class SlurmExecutor(RemoteExecutor):
                     f"there is no {program} on this machine; run this command on a login node of a Slurm cluster, or use "
                     "--on local"
                 )
-        require_submitit()
         require_consistent(config.gpus, compute, store)
         if config.partition is not None:
             partitions = sorted({line.rstrip("*") for line in _output(["sinfo", "--noheader", "--format=%R"]).split()})
@@ -80,22 +75,20 @@ class SlurmExecutor(RemoteExecutor):
     def _submit(self, number: int) -> None:
         if number < 1:
             return
-        from submitit import SlurmExecutor as Submitter
-
-        require_private(self.folder.parent)
-        require_private(self.folder)
-        submitter = Submitter(self.folder, max_num_timeout=MAX_REQUEUES, python=PYTHON)
-        submitter.update_parameters(**parameters(self.config, self.spec.compute, self.name))
+        text = self.spec.to_json()
+        file = self.folder / f"worker-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
         try:
-            with submitter.batch():
-                jobs = [submitter.submit(Slot(self.spec)) for _ in range(number)]
-        except Exception as error:  # submitit raises errors of many kinds; the last line is that of sbatch
-            lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-            raise WorkerError(f"Slurm refused the jobs: {lines[-1].removeprefix('sbatch: error: ')}") from error
-        first = jobs[0].job_id.partition("_")[0]
+            submitted = _output(
+                ["sbatch", "--parsable"], stdin=batch_script(self.config, self.spec.compute, self.name, file, number)
+            )
+        except WorkerError as error:
+            raise WorkerError(f"Slurm refused the jobs: {str(error).removeprefix('sbatch failed: ')}") from error
+        first = submitted.strip().partition(";")[0]
         count = f"{number} job{'s' if number > 1 else ''}"
         self.emit(Note(text=f"{count} submitted to Slurm as {first} ({self.name}); logs in {self.folder}"))
-        self.jobs |= {job.job_id: "PENDING" for job in jobs}
+        self.jobs |= {f"{first}_{n}": "PENDING" for n in range(number)}
         self.next_question = time.monotonic() + QUEUE_SECONDS
 
     def poll(self, seconds: float) -> None:
@@ -108,7 +101,8 @@ class SlurmExecutor(RemoteExecutor):
             self.stopping.wait(seconds)
 
     def _follow(self) -> None:
-        """Learn which jobs are left. If none is and the study is unfinished, submit new ones as long as they achieve something."""
+        """Learn which jobs are left. If none is and the study is unfinished, submit new ones as long as they achieve
+        something."""
         try:
             self.jobs = self._ask()
         except WorkerError as error:  # the controller may be restarting
@@ -133,6 +127,7 @@ class SlurmExecutor(RemoteExecutor):
         """Return the last line of the newest log, as a part of a sentence."""
         logs = sorted(self.folder.glob("*_log.out"), key=lambda path: path.stat().st_mtime)
         lines = logs[-1].read_text(errors="replace").strip().splitlines() if logs else []
+        lines = [line for line in lines if not line.startswith("srun: ")]
         return f"; the last line is: {lines[-1]}" if lines else ", unless the nodes do not share this folder"
 
     def _ask(self) -> dict[str, str]:
@@ -160,45 +155,19 @@ class SlurmExecutor(RemoteExecutor):
         _output(["scancel", f"--user={os.getuid()}", f"--name={self.name}"], check=False)
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A worker in a job, which submitit calls."""
+def end_job(number: int) -> None:
+    """Wait for Slurm to end this job, which has received a signal with this number; queue it again at its time limit.
 
-    spec: Spec
-
-    def __call__(self) -> None:
-        stop = _Stop()
-        requeue = signal.getsignal(signal.SIGUSR2)  # submitit's, which queues this job again
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
-            signal.signal(number, stop.record)
-        work(self.spec, stop)
-        if stop.number == signal.SIGUSR2:
-            signal.signal(signal.SIGUSR2, requeue)
-            os.kill(os.getpid(), signal.SIGUSR2)
-        if stop.number in (signal.SIGUSR2, signal.SIGTERM):
-            time.sleep(KILL_SECONDS)  # Slurm ends or preempts the job; if it ended itself, it would not be queued again
-
-    def checkpoint(self) -> Any:
-        """Return what submitit queues again."""
-        from submitit.helpers import DelayedSubmission
-
-        return DelayedSubmission(self)
-
-
-class _Stop:
-    """The parent of the worker in a job: it passes signals on and prints events."""
-
-    def __init__(self) -> None:
-        self.stop_requested = Flag()
-        self.number: int | None = None
-
-    def record(self, number: int, _: object) -> None:
-        self.number = self.number or number
-        self.stop_requested.set()
-
-    def send(self, event: Event) -> None:
-        if not hasattr(event, "step"):
-            print(time.strftime("%Y-%m-%d %H:%M:%S"), event, flush=True)
+    If it ended itself, it would not be queued again.
+    """
+    if number not in (signal.SIGUSR2, signal.SIGTERM) or "SLURM_ARRAY_JOB_ID" not in os.environ:
+        return
+    for received in (signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(received, signal.SIG_IGN)
+    if number == signal.SIGUSR2:
+        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+        _output(["scontrol", "requeue", job], check=False)
+    time.sleep(KILL_SECONDS)
 
 
 def job_name(study: str, identifier: str) -> str:
@@ -207,60 +176,45 @@ def job_name(study: str, identifier: str) -> str:
     return f"lengthwise-{re.sub('[^A-Za-z0-9]+', '-', study).strip('-')[:24]}-{digest}"
 
 
-def parameters(config: Slurm, compute: Compute, name: str) -> dict[str, Any]:
-    """Return the parameters of submitit."""
-    found: dict[str, Any] = {
-        "job_name": name,
+def batch_script(config: Slurm, compute: Compute, name: str, file: Path, slots: int) -> str:
+    """Return the script of a job array. `file`: the `Spec` of its workers, in the folder of their logs."""
+    log = file.parent / "%A_%a_log.out"
+    options = {
+        "job-name": name,
+        "array": f"0-{slots - 1}%{config.slots}",
+        "nodes": 1,
         "time": config.minutes,
         "partition": config.partition,
-        "cpus_per_task": compute.threads * compute.devices_per_run,
-        "gpus_per_node": int(config.gpus) or None,
+        "cpus-per-task": compute.threads * compute.devices_per_run,
+        "gpus-per-node": int(config.gpus) or None,
         "mem": config.memory,
-        "array_parallelism": config.slots,
-        "signal_delay_s": SIGNAL_SECONDS,
-        "stderr_to_stdout": True,
-        "wckey": None,
-        "additional_parameters": {**config.sbatch_options, "requeue": True},
+        "signal": f"USR2@{SIGNAL_SECONDS}",
+        "output": log,
+        "open-mode": "append",
+        "requeue": True,
+        **config.sbatch_options,
     }
-    return {key: value for key, value in found.items() if value is not None or key == "wckey"}
+    given = {option: value for option, value in options.items() if value is not None}
+    lines = [
+        f"#SBATCH --{option}{'' if value is True else f'={shlex.quote(str(value))}'}" for option, value in given.items()
+    ]
+    command = shlex.join(worker_command(str(file), compute.devices_per_run))
+    return "\n".join(["#!/bin/bash", *lines, "", f"srun --unbuffered --output={shlex.quote(str(log))} {command}", ""])
 
 
 def script(config: Slurm, compute: Compute, study: str, results: ResultsFolder) -> str:
     """Return the script that sbatch would get."""
-    require_submitit()
-    from submitit.slurm.slurm import _make_sbatch_string
-
     name = job_name(study, results.identifier(create=False) or "")
-    folder = results.path.resolve() / "slurm" / name
-    command = f"{PYTHON} -u -m submitit.core._submit {shlex.quote(str(folder))}"
-    given = parameters(config, compute, name)
-    return str(_make_sbatch_string(command=command, folder=folder, map_count=config.slots, **given))
+    return batch_script(config, compute, name, results.path.resolve() / "slurm" / name / "worker.json", config.slots)
 
 
-def require_private(folder: Path) -> None:
-    """Create a folder for the files of jobs. Raises `WorkerError` if somebody else could write into it, since jobs execute them."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise WorkerError(
-            f"{folder} must be a folder that only you can write; remove it, or give another results folder"
-        )
-
-
-def require_submitit() -> None:
-    try:
-        import submitit  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"--on slurm needs the package submitit; {install_extra('slurm')}") from error
-
-
-def _output(command: list[str], check: bool = True) -> str:
+def _output(command: list[str], check: bool = True, stdin: str | None = None) -> str:
     """Return what a program of Slurm prints. Raises `WorkerError`."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=stdin)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorkerError(f"{command[0]} failed: {error}") from error
     if done.returncode and check:
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise WorkerError(f"{command[0]} failed: {lines[-1]}")
+        raise WorkerError(f"{command[0]} failed: {lines[-1].removeprefix(f'{command[0]}: error: ')}")
     return done.stdout

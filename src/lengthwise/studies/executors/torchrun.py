@@ -1,6 +1,7 @@
 """One run after another in the processes that torchrun has started. This process is rank 0, and the worker."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from lengthwise.config import ConfigError, ExecutorConfig, Torchrun
 from lengthwise.store import Store
@@ -8,19 +9,19 @@ from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import WorkerError
 from lengthwise.studies.executors.inline import InlineExecutor
-from lengthwise.studies.rank_groups.launched import LaunchedRanks
-from lengthwise.studies.worker import Spec
+from lengthwise.studies.ranks import ranks_of
+from lengthwise.studies.spec import Spec
 from lengthwise.torchrun import launched
 from lengthwise.training.numerics import use_process
 
 
 class TorchrunExecutor(InlineExecutor):
+    in_this_process = False  # the other processes need the classes too
+
     def __init__(self, config: Torchrun, spec: Spec, store: Store, emit: Callable[[Event], None]):
         launch = launched()
         assert launch is not None
-        group = LaunchedRanks(launch, spec.compute, lambda: self.stopping.is_set())
-        super().__init__(config, spec, store, emit, group)
-        self.group = group
+        super().__init__(config, spec, store, emit, ranks_of(launch))
 
     @classmethod
     def require_usable(cls, config: ExecutorConfig, compute: Compute, store: str | None) -> None:
@@ -36,11 +37,13 @@ class TorchrunExecutor(InlineExecutor):
         super().start(workers)
         if workers:
             use_process(self.spec.compute.threads)
-            self.group.start(self.store.files.identifier(create=True))
+            # After a restart, rank 0 may be on another machine, so all of them need the same results folder.
+            spec = replace(self.spec, results_id=self.store.files.identifier(create=True))
+            self.worker.group.start(spec, self.stopping)
 
     def poll(self, seconds: float) -> None:
         super().poll(seconds)
-        if self.group.is_broken and self.unfinished:
+        if self.worker.group.is_broken and self.unfinished:
             self.unfinished = self.store.is_unfinished(self.spec.study)
             if self.unfinished:
                 raise WorkerError(

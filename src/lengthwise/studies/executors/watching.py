@@ -13,7 +13,7 @@ from lengthwise.store import STATUSES, Activity, Store, StoreUnreachable
 from lengthwise.studies.compute import Compute
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.executors.base import Executor
-from lengthwise.studies.worker import Spec
+from lengthwise.studies.spec import Spec
 
 PAUSE_SECONDS = 2.0  # between two looks, or 20 times as long as a look takes
 

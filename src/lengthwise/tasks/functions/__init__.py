@@ -1,4 +1,4 @@
-"""Functions to learn in context: one file per class of functions. Each prompt has its own function."""
+"""Functions to learn in context: one file per family of functions. Each prompt has its own function."""
 
 from lengthwise.tasks.functions.boolean import BooleanFunction
 from lengthwise.tasks.functions.prompts import Functions, FunctionTask

@@ -1,15 +1,15 @@
 """The `blocked` backend: plain PyTorch, some queries at a time; every form, on any device, with O(T · block) memory.
 
 A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored, and the
-backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
-(parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
+backward pass recomputes the weights block by block. Terms and values are those of the forms (`block`), which autograd
+differentiates for each block. Half precision is computed in float32. The order of all additions is fixed, so two runs give the same
+bits.
 
-A `LogitTransform` may use tensors that only autograd can find, and a form of `Product` has more than one product of q and k. So
-their blocks are computed by the reference with checkpointing; products that depend on the tokens between query and key, by
-`product_blocks`.
+A `LogitTransform` may use tensors that only autograd can find, a form of `Product` has more than one product of q and k, and a term
+may read q and k in its own way. So their blocks are computed by the reference with checkpointing; products that depend on the
+tokens between query and key, by `Product.in_blocks`.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -19,13 +19,10 @@ from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.base import Attend, Backend, in_compute_dtype
-from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, slices
-from lengthwise.attention.backends.blocked.parts import Parts, scaled
+from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, Part, query_blocks
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.product_blocks import ProductBlocks, product_blocks
-from lengthwise.attention.slices import slice_modifiers
-from lengthwise.forms import AttentionModifiers, PiecewiseRotation
-from lengthwise.span import Span
+from lengthwise.forms import AttentionModifiers, ProductBlocks
+from lengthwise.span import PairBlock, Span
 
 _LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much time as blocks do, and more memory
 
@@ -76,54 +73,53 @@ def _outside_graphs(eager: Attend, q: Tensor, k: Tensor, v: Tensor, *, scale: fl
 def _attend(
     modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, *, scale: float
 ) -> Tensor:
-    if modifiers.logit_transform or modifiers.product:
+    terms, gain = [term.bind_content(q, k, scale) for term in modifiers.terms], modifiers.gain
+    if modifiers.logit_transform or modifiers.product or any(term.reads_q or term.reads_k for term in terms):
         return _checkpointed_attention(modifiers, span, mask, q, k, v, scale)
-    make = Parts(span)
-    terms = [make.term(term, q, k, scale) for term in modifiers.terms]
-    values = [make.value(value) for value in modifiers.values]
     if modifiers.rotation:
         q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
     q = q * scale
-    if modifiers.gain:
-        q = q * modifiers.gain.gain[..., None].to(q.dtype)
-        if modifiers.gain.scales_terms:
-            terms = [scaled(term, modifiers.gain.gain) for term in terms]
+    if gain:
+        q = q * gain.gain[..., None].to(q.dtype)
     sink = modifiers.sink and modifiers.sink.logit.to(q.dtype).expand(q.shape[1])
-    tensors = [x for part in (*terms, *values) for x in part.tensors]
-    blocks = Blocks(mask, *(tuple(replace(part, tensors=()) for part in parts) for parts in (terms, values)))
-    return BlockedAttention.apply(blocks, q, k, v, sink, *tensors)
+    tensors: list[Tensor] = []
+    parts: list[tuple[Part, ...]] = []
+    for forms in (terms, [gain] if gain and gain.scales_terms else [], modifiers.values):
+        bound = [Part.of(form, span) for form in forms]
+        parts.append(tuple(part for part, _ in bound))
+        tensors += [x for _, own in bound for x in own]
+    return BlockedAttention.apply(Blocks(span, mask, *parts), q, k, v, sink, *tensors)
 
 
 def _checkpointed_attention(
     modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> Float[Tensor, "b h i d"]:
     """Return the reference's attention, block by block, with checkpointing."""
-    blocks = list(slices(mask, q.device))
-    products = product_blocks(modifiers.product, k, mask.queries)
-    attend = partial(_checkpointed_block, mask, scale, products)
+    blocks = list(query_blocks(mask, q.device))
+    in_blocks = None if modifiers.product is None else modifiers.product.in_blocks(k, mask.queries)
+    attend = partial(_checkpointed_block, mask, scale, in_blocks)
     checkpointed = partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
     run = checkpointed if torch.is_grad_enabled() else attend
-    sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
-    out = [run(q[:, :, i], k[:, :, j], v[:, :, j], *block, i, j) for (i, j), block in sliced]
+    out = [
+        run(q[:, :, at.queries], k[:, :, at.keys], v[:, :, at.keys], part, span.select(at), at)
+        for part, at in zip(modifiers.split(blocks), blocks, strict=True)
+    ]
     return torch.cat(out, 2)
 
 
 def _checkpointed_block(
     mask: Mask,
     scale: float,
-    products: ProductBlocks | None,
+    in_blocks: ProductBlocks | None,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     modifiers: AttentionModifiers,
     span: Span,
-    *at: slice,
+    block: PairBlock,
 ) -> Float[Tensor, "b h i d"]:
     # Copies of rotations, because they cache their cosines and checkpointing needs both passes to compute them.
-    product = modifiers.product
-    if isinstance(product, PiecewiseRotation):
-        product = replace(product, rotations=tuple(replace(rotation) for rotation in product.rotations))
-    modifiers = replace(modifiers, rotation=modifiers.rotation and replace(modifiers.rotation), product=product)
-    visible = mask.visible(q.device, *at)[:, None]
-    product_logits = None if products is None else products.logits(q, *at)
-    return reference.attention(modifiers, q, k, v, span, visible, scale, product_logits)
+    modifiers = modifiers.select(PairBlock())
+    visible = mask.visible(q.device, block.queries, block.keys)[:, None]
+    products = None if in_blocks is None else in_blocks.logits(q, block.queries, block.keys)
+    return reference.attention(modifiers, q, k, v, span, visible, scale, products)

@@ -1,1 +1,0 @@
-"""Temperatures: encodings that multiply the logits of each query by a number that depends on its position."""

@@ -1,0 +1,133 @@
+"""The claims themselves: their studies, tasks, encodings and lengths exist, and the page is up to date."""
+
+import importlib.util
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from lengthwise.analysis import TaskFindings, findings
+from lengthwise.analysis.claims import CLAIMS, STORED_NAMES, Claim, Rows
+from lengthwise.analysis.claims.evidence import VERSIONS
+from lengthwise.analysis.claims.tests import Better, Falls, Keeps, SameAs
+from lengthwise.encodings import ENCODINGS
+from lengthwise.store import open_store
+from lengthwise.studies import Study, load
+from lengthwise.studies.loading import load_module, study_file
+from lengthwise.tasks import TASKS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_names_are_unique_and_claims_are_complete() -> None:
+    names = [claim.name for claim in CLAIMS]
+    assert len(set(names)) == len(names)
+    assert sum(bool(claim.tests) for claim in CLAIMS) >= 40
+    for claim in CLAIMS:
+        assert bool(claim.tests) != bool(claim.needs), claim.name
+        assert claim.text.endswith("."), claim.name
+        assert claim.source, claim.name
+        assert not claim.needs.endswith("."), claim.name
+        assert {rows.study for test in claim.tests for rows in test.all_rows} <= STORED_NAMES.keys(), claim.name
+
+
+def test_every_test_states_what_it_tests() -> None:
+    statements = [test.statement for claim in CLAIMS for test in claim.tests]
+    assert all(re.fullmatch(r"\S.*[^.]", statement) for statement in statements)
+
+
+def test_versions_are_those_of_the_classes() -> None:
+    changed = {make.__name__: make.version for make in (*ENCODINGS, *TASKS) if make.version != 1}
+    assert changed == VERSIONS
+
+
+def studies(name: str) -> Study:
+    """Return a study as its rows are stored, with the comparison that follows the choice of learning rates."""
+    command, *options = name.split(" --set ")
+    study = load(command, dict(option.split("=") for option in options))
+    if study.then is None:
+        return study
+    module = load_module(study_file(command))
+    rates = {(run.encoding, run.task): run.training.learning_rate for run in study.runs}
+    compared: Study = module.comparison_study("python:docstrings", 3, rates)
+    return compared
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", STORED_NAMES)
+def test_claims_are_about_runs_that_the_study_has(name: str, tmp_path: Path) -> None:
+    study = studies(name)
+    assert study.name == STORED_NAMES[name]
+    with open_store(tmp_path) as store:
+        store.add_study(runs=study.rows(), **study.metadata())
+        found = findings(store, study.name)
+    checked = 0
+    for claim, rows, labels, at in named(name):
+        matching = [task for task in rows.select(found.tasks) if has_labels(task, labels)]
+        assert len(matching) == 1, claim.name
+        (task,) = matching
+        lengths = longer_lengths(task) if at is None else {round(at * task.train_length)}
+        assert lengths, claim.name
+        assert lengths <= set(task.lengths), claim.name
+        assert task.reference_length == task.train_length, claim.name
+        checked += 1
+    assert checked, "no claim is decided by this study, so it need not be listed"
+
+
+def named(study: str) -> Iterator[tuple[Claim, Rows, list[str], float | None]]:
+    """Yield the scores that claims name in a study: the rows, the labels and the length in training lengths."""
+    for claim in CLAIMS:
+        for test in claim.tests:
+            at = test.at if isinstance(test, (Better, Falls, Keeps, SameAs)) else 1
+            for rows in test.all_rows:
+                if rows.study != study:
+                    continue
+                others = isinstance(test, Better) and test.than_rows is not None
+                labels = [test.labels[0 if rows is test.all_rows[0] else 1]] if others else list(test.labels)
+                yield claim, rows, labels, at if rows is test.all_rows[0] or not others else 1
+
+
+def has_labels(task: TaskFindings, labels: Iterable[str]) -> bool:
+    return set(labels) <= {series.label for series in task.series}
+
+
+def longer_lengths(task: TaskFindings) -> set[int]:
+    return set(task.of_kind("longer"))
+
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("claims_page", ROOT / "docs" / "claims.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date(page: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert page.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_an_outdated_page_is_noticed(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "claims.md")
+    assert page.main(["--check"]) == 1
+    assert capsys.readouterr().err == "docs/claims.md is out of date; run python docs/claims.py\n"
+    assert page.main([]) == 0
+    assert page.main(["--check"]) == 0
+
+
+def test_the_page_has_every_claim_with_its_verdict(page: ModuleType) -> None:
+    text = page.page()
+    sections = re.split(r"^### ", text, flags=re.M)[1:]
+    assert [section.partition("\n")[0] for section in sections] == [claim.name for claim in CLAIMS]
+    verdict = re.compile(r"\*\*(Holds here|Contradicted at this scale|Cannot tell|Not tested)\.\*\*")
+    assert all(len(verdict.findall(section)) == 1 for section in sections)
+
+
+def test_stored_scores_of_an_older_class_are_noticed(page: ModuleType) -> None:
+    assert "version 1 of Recall" in " ".join(page.page().split())
