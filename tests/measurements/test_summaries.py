@@ -318,6 +318,20 @@ def test_developments() -> None:
     assert cells(page["tables"][0])["NoPE, c, layer 1"] == ["0.100", "0.600", "0.500"]
 
 
+def test_trainings_that_stopped_at_different_steps() -> None:
+    def recorded(steps: list[int], values: list[float]) -> Any:
+        tracked = {"steps": steps, "quantities": [quantity("c", [1], [], [[value] for value in values])]}
+        return row(f"a{len(steps) - 3}", "development", development_rows(tracked))
+
+    found = summary_of(recorded([0, 20, 30], [0.1, 0.2, 0.3]), recorded([0, 20, 40, 45], [0.1, 0.3, 0.5, 0.6]))
+    page = drawn(found)
+    assert cells(page["tables"][0])["NoPE, c, layer 1"] == ["0.100", "0.450", "0.350"], "each at its own last step"
+    (chart,) = [item["chart"] for item in page["charts"][0]["multiples"]]
+    pale, full = chart.data["spec"]["data"]["values"]
+    assert (pale["x"], full["x"]) == ([0, 20, 40, 45], [0, 20, 30])
+    assert "from 0 to 45." in chart.described
+
+
 def test_few_charts_of_an_encoding_with_many_layers() -> None:
     tracked = {"steps": [0, 1], "quantities": [quantity("c", [n], [], [[1.0], [2.0]]) for n in range(1, 31)]}
     page = drawn(summary_of(row("a0", "development", development_rows(tracked))))

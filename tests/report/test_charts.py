@@ -39,7 +39,7 @@ def charts(label: str) -> Iterator[Chart]:
     yield chart_of({label: [5.0]})
     yield heat_map(label, [[0.0, math.nan], [1.0, 0.5]], ["a", "b"], ["1", "2"], 1)
     yield curve_chart(label, [Curve([0.1, math.nan], look, label)], 1.0, ("a", "b"), (0, 1))
-    yield curve_chart(label, ramp([[0.1, 0.2], [0.3, 0.4]], look), 1.0, ("a", "b"))
+    yield curve_chart(label, ramp([Curve([0.1, 0.2], look), Curve([0.3, 0.4], look)]), 1.0, ("a", "b"))
     yield curve_chart(label, [], 1.0, ("a", "b"))
     bars = {look.colour: [0.1, 0.2], "var(--c1)": [0.3, 0.4]}
     ends = [over_seeds([0.1, 0.2], (0, 1)), ALONE]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -237,6 +238,7 @@ class _Drawing:
         if top is None:
             bottom, top = frame(min(max(y, -chart.cut), chart.cut) for y in values)
         xs = list(dict.fromkeys(x for line in lines.values() for x in line))
+        xs = sorted(xs) if chart.to_scale else xs
         ends = [f"{x:,}" if isinstance(x, int) else str(x) for x in (xs[0], xs[-1])]
         parts = [_named(name, value) for name, value in zip(facets, place[1:], strict=True)]
         if len(same) > 1:
@@ -266,13 +268,15 @@ class _Drawing:
     def _line_curves(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Curve]:
         """Return the lines: with the look of their encoding, or in its colour and darker from the first to the last."""
         labels = [self.summary.series[n].label for n, *_ in lines]
-        points = [list(line.values()) for line in lines.values()]
+        curves = [
+            Curve(list(line.values()), self.looks[label], at=list(line) if chart.to_scale else None)
+            for label, line in zip(labels, lines.values(), strict=True)
+        ]
         if chart.colour == "encoding":
-            return [Curve(y, self.looks[label], label) for label, y in zip(labels, points, strict=True)]
-        look = self.looks[labels[0]]
-        pale = [Curve(y, look, opacity=PALE) for (_, run, *_), y in zip(lines, points, strict=True) if run > 0]
-        strong = [y for (_, run, *_), y in zip(lines, points, strict=True) if run == 0]
-        return [*pale, *(ramp(strong, look) if len(strong) > 1 else [Curve(y, look) for y in strong])]
+            return [replace(curve, label=label) for curve, label in zip(curves, labels, strict=True)]
+        runs = [run for _, run, *_ in lines]
+        pale = [replace(curve, opacity=PALE) for run, curve in zip(runs, curves, strict=True) if run > 0]
+        return [*pale, *ramp([curve for run, curve in zip(runs, curves, strict=True) if run == 0])]
 
     def _shaded(self, chart: Chart, facets: Sequence[str], place: Sequence[Any]) -> tuple[int, int] | None:
         if chart.shaded is None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lengthwise.analysis.intervals import Interval
@@ -38,10 +38,10 @@ class Curve:
         return [(x, y) for x, y in zip(self.at, self.values, strict=True) if math.isfinite(y)]
 
 
-def ramp(values: Sequence[Sequence[float]], look: Look) -> list[Curve]:
-    """Return curves of one colour with opacities that rise from the first to the last."""
-    count = max(1, len(values) - 1)
-    return [Curve(v, look, opacity=round(0.3 + 0.7 * n / count, 2)) for n, v in enumerate(values)]
+def ramp(curves: Sequence[Curve]) -> list[Curve]:
+    """Return the curves with opacities that rise from the first to the last."""
+    last = len(curves) - 1
+    return [replace(curve, opacity=round(0.3 + 0.7 * n / last, 2) if last else 1.0) for n, curve in enumerate(curves)]
 
 
 def curve_chart(
