@@ -141,8 +141,3 @@ def softmax(logits: Float[Tensor, "b h i j"], sink: forms.SinkLogit | None) -> F
         return logits.softmax(-1)
     column_of_sink = sink.logit.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
     return torch.cat([logits, column_of_sink], -1).softmax(-1)[..., :-1]
-
-
-def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i #j"]:
-    """Return the values of a term for every pair of query and key."""
-    return term.dense(q, k, span, scale)

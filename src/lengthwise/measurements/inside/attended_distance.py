@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.tables import scatter_columns
 from lengthwise.config import ConfigError
 from lengthwise.forms import table_dtype
+from lengthwise.forms.tables import scatter_columns
 from lengthwise.measurements.inside.attention import AttentionCall, attention_calls, block_rows
 from lengthwise.models import Model
 

@@ -1,9 +1,8 @@
 """Attention logits of a trained model, layer by layer, in blocks of queries, so that no full matrix is stored."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -11,11 +10,10 @@ from torch import Tensor
 
 from lengthwise.attention import Mask
 from lengthwise.attention.backends import reference
-from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
 from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.models import Model, require_decoder
-from lengthwise.span import Span
+from lengthwise.span import PairBlock, Span
 
 MAX_NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
 
@@ -41,24 +39,20 @@ class AttentionCall:
 
         Logits have the dtype `forms.table_dtype`, and are computed from products in float32 or a higher precision.
         """
-        yield from self._logits(list(query_blocks(self.mask, rows)))
+        yield from self._logits(self.mask.query_blocks(rows))
 
     def row(self, query: int) -> Float[Tensor, "b h j"]:
         """Return the logits of one query for all keys, −inf at masked keys, without computing those of other queries."""
-        borders = [0, query, query + 1, self.mask.queries]
-        slices = [(slice(a, b), slice(0, self.mask.keys)) for a, b in pairwise(borders) if a < b]
-        ((_, _, logits),) = self._logits(slices, only=query)
+        block = PairBlock(queries=slice(query, query + 1), keys=slice(0, self.mask.keys))
+        ((_, _, logits),) = self._logits([block])
         return logits[:, :, 0]
 
-    def _logits(
-        self, slices: list[Slices], only: int | None = None
-    ) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
+    def _logits(self, blocks: Iterable[PairBlock]) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         dtype = torch.promote_types(self.q.dtype, torch.float32)
         q, k = self.q.to(dtype), self.k.to(dtype).repeat_interleave(self.heads // self.k.shape[1], 1)
-        blocks = zip(slices, slice_modifiers(self.modifiers, self.span, slices), strict=True)
-        for (queries, keys), (modifiers, span) in blocks:
-            if only is not None and queries.start != only:
-                continue
+        for block in blocks:
+            queries, keys = block.queries, block.keys
+            modifiers, span = self.modifiers.select(block), self.span.select(block)
             visible = self.mask.visible(q.device, queries, keys)[:, None]
             logits = reference.logits(modifiers, q[:, :, queries], k[:, :, keys], span, visible, self.scale)
             yield queries, keys, logits.to(table_dtype(q.device)).masked_fill(~visible, -math.inf)

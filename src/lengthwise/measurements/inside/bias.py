@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention.backends import reference
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
 from lengthwise.forms import GatedDistanceBias, KeyBias, RelativeKeyBias, Term, table_dtype
@@ -44,7 +43,7 @@ def _has_bias(term: Term) -> bool:
 def bias_of(encoding: PositionEncoding, query: int, heads: int, head_dim: int, scale: float) -> Float[Tensor, "h j"]:
     """Return the bias for the query at position `query` and the keys at 0 ... `query`, in nats, in `forms.table_dtype`.
 
-    It is the sum of the terms that the reference backend adds for q = 0 and k = 0. Parts of terms that depend on q
+    It is the sum of the terms for q = 0 and k = 0. Parts of terms that depend on q
     or k are not included: the products of keys with Transformer-XL's vector u, and of queries with Shaw's and
     Transformer-XL's vectors.
     """
@@ -54,7 +53,7 @@ def bias_of(encoding: PositionEncoding, query: int, heads: int, head_dim: int, s
     q, k = nothing.expand(1, heads, 1, head_dim), nothing.expand(1, heads, query + 1, head_dim)
     bias = nothing.expand(1, heads, 1, query + 1)
     for term in modifiers_of(encoding, span).terms:
-        bias = bias + reference.dense(term, q, k, span, scale)
+        bias = bias + term.dense(q, k, span, scale)
     return bias[0, :, 0]
 
 

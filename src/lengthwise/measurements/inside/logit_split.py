@@ -23,7 +23,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lengthwise.attention import Mask
-from lengthwise.attention.slices import query_blocks
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import embedded, modifiers_of
 from lengthwise.forms import table_dtype
@@ -157,7 +156,7 @@ def _attention(layer: int, block: Block, x: Split, on_logits: OnLogits) -> Split
     mask, device = Mask(tokens, tokens), q_word.device
     rows = block_rows(device, len(q_word) * block.heads * tokens * 8)
     outputs: list[Split] = []
-    for queries, keys in query_blocks(mask, rows):
+    for _, queries, keys in mask.query_blocks(rows):
         products = [q[:, :, queries] @ k[:, :, keys].mT for q in (q_word, q_position) for k in (k_word, k_position)]
         parts = torch.stack(products) * block.scale
         on_logits(layer, queries, parts)
