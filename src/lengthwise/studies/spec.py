@@ -73,7 +73,8 @@ def own_classes(study: Study) -> OwnClasses:
     """Return where other processes find these classes. Raise `ConfigError` for one that they could not import."""
     classes: dict[str, Any] = {}
     files: list[Path | None] = [study.source] if classes_of(study) else []  # it may import modules with some of them
-    module_files = [source_file(sys.modules[plugin]) for plugin in loaded_plugins() if not is_file(plugin)]
+    plugin_modules = [sys.modules[plugin] for plugin in loaded_plugins() if not is_file(plugin)]
+    module_files = [Path(module.__file__).resolve() if module.__file__ else None for module in plugin_modules]
     for make in classes_of(study):
         module = _module_of(make)
         classes[f"{module}:{make.__qualname__}"] = class_version(make)
