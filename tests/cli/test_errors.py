@@ -228,10 +228,9 @@ def test_a_text_whose_name_is_no_text(here: Call, place: Path) -> None:
     name = "ode-\udcff.txt"
     (place / name).write_bytes((place / "short.txt").read_bytes())
     tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r --on inline"
-    ran = here(*tiny.split(), "--text", name)
-    assert ran.code == 0, ran.err
-    assert "Report: " in ran.out
-    assert "ode-\\udcff.txt" in (place / "r" / "report.html").read_text(encoding="utf-8")
+    plainly(
+        here(*tiny.split(), "--text", name), "ode-\\udcff.txt' is not valid UTF-8, so it cannot be stored; rename it"
+    )
 
 
 FAILED_ALLOCATION = (

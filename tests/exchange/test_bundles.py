@@ -206,13 +206,13 @@ def test_a_kill_leaves_the_store_as_it_was(bundle: Path, where: str, tmp_path: P
         "from lengthwise.exchange.bundle import opened_bundle\n"
         "from lengthwise.store import open_store, transfer\n"
         "from pathlib import Path\n"
-        "insert = transfer._insert\n"
+        "insert = transfer.insert_rows\n"
         "def killed(connection, table, rows):\n"
         "    count = insert(connection, table, rows)\n"
         f"    if table.name == {table!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return count\n"
         "with opened_bundle(Path(sys.argv[1])) as bundle, open_store(sys.argv[2]) as store:\n"
-        "    transfer._insert = killed\n"
+        "    transfer.insert_rows = killed\n"
         "    bundle.add_to(store)\n"
     )
     ran = subprocess.run([sys.executable, "-c", program, str(bundle), where], check=False, timeout=60)

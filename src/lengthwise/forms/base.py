@@ -6,7 +6,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,8 @@ from lengthwise.forms.pairs import Pair, reader
 from lengthwise.span import PairBlock, Span
 from lengthwise.values import ConfigError
 
+F = TypeVar("F", bound="Form")  # beartype, which checks annotations in the tests, knows no `Self` in methods alone
+T = TypeVar("T", bound="Term")
 # Functions of a tensor and one of its axes, by the name of the axis; None removes every tensor with this axis.
 AxisFunctions = Mapping[str, Callable[[Tensor, int], Tensor] | None]
 
@@ -79,13 +81,13 @@ class Form:
             (x, n) for name, x in self.tensors.items() for n, axis in enumerate(self.axes[name]) if axis.lstrip("#") in names
         ]  # fmt: skip
 
-    def map_axes(self, functions: AxisFunctions) -> Self:
+    def map_axes(self: F, functions: AxisFunctions) -> F:
         """Return the form with functions applied along axes of its tensors; itself if no tensor has such an axis."""
         if not self.along(*functions):
             return self
         return replace(self, **{name: along_axes(x, self.axes[name], functions) for name, x in self.tensors.items()})
 
-    def select(self, block: PairBlock) -> Self:
+    def select(self: F, block: PairBlock) -> F:
         """Return the part of the form for some rows of the batch, queries and keys."""
         return self.map_axes(selection(block))
 
@@ -138,7 +140,7 @@ class Term(Form, ABC):
         """Return the values as a function of one pair, for FlexAttention. By default it reads the values of all pairs."""
         return reader(self.dense(q, k, span, scale).to(dtype))
 
-    def in_dtype(self, dtype: torch.dtype) -> Self:
+    def in_dtype(self: T, dtype: torch.dtype) -> T:
         """Return the term with its numbers in another dtype, unless it `keeps_dtype`."""
         numbers = {name: x.to(dtype) for name, x in self.tensors.items() if x.is_floating_point()}
         return self if self.keeps_dtype else replace(self, **numbers)

@@ -57,9 +57,10 @@ def _follow(launch: Launch, parent: Parent) -> int:
             messages.answer(error)
             if "end" in message:
                 return int(message["end"])
+            if error is not None and error["lost_connection"]:
+                return 1
             if error is not None and "run" in message:
-                leave()  # then the others notice it, too
-                seconds = END_SECONDS
+                seconds = END_SECONDS  # if the other ranks have no error, they wait for this one, and cannot go on
     return 1
 
 

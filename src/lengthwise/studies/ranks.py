@@ -186,9 +186,10 @@ class FirstRank(RankGroup):
         try:
             self.messages.join(self.launch.device(self.compute.device))
             yield Ranks(0, self.launch.size, self.compute.sharding)
+        except Stopped as stopped:
+            self.is_broken = stopped.phase != "train"  # otherwise all ranks have stopped after the same step
+            raise
         except BaseException as error:
-            if isinstance(error, Stopped) and error.phase == "train":
-                raise  # all ranks have stopped after the same step
             if (cause := self._cause(error)) is not None:
                 raise cause from error
             raise
@@ -200,20 +201,19 @@ class FirstRank(RankGroup):
 
         Afterwards all ranks have left the process group if one of them had an error, or the group is broken.
         """
-        if error is not None:
-            leave()  # then the others notice it, too
+        is_lost = error is not None and _lost_connection(error)
         answers = self.messages.answers(END_SECONDS)
-        missing = [rank for rank in range(1, self.launch.size) if rank not in answers]
-        self.is_broken = bool(missing)
         errors = [answer for answer in answers.values() if answer is not None]
-        if errors or error is not None:
-            leave()
+        missing = [rank for rank in range(1, self.launch.size) if rank not in answers]
+        self.is_broken = is_lost or bool(missing)
+        if not self.is_broken and (errors or error is not None):
             self.messages.send({"leave": True})
-        if error is not None and not _lost_connection(error):
+            leave()
+        if error is not None and not is_lost:
             return None
         if causes := [answer for answer in errors if not answer["lost_connection"]]:
             return _raisable(causes[0])
-        return RankDied(f"{_process(missing[0])} of the run ended") if missing and error is not None else None
+        return RankDied(f"{_process(missing[0])} of the run ended") if is_lost and missing else None
 
     def end(self, code: int) -> None:
         with suppress(RuntimeError):  # torchrun has ended
@@ -245,7 +245,7 @@ def join(device: str, store: Any, rank: int, size: int, on_one_machine: bool) ->
 
 
 def leave() -> None:
-    """Leave the process group, so that others that wait for this process get an error."""
+    """Leave the process group, which all ranks do after an error."""
     if dist.is_initialized():
         with suppress(RuntimeError):  # the other ranks may have ended
             dist.destroy_process_group()

@@ -106,6 +106,11 @@ class WorkerProcess:
         return True
 
     @property
+    def error(self) -> str | None:
+        """Why neither this worker nor another one can work, in one line."""
+        return self.last.error if isinstance(self.last, Finished) else None
+
+    @property
     def reason(self) -> str:
         """Why the process ended, in words."""
         return self.last.reason if isinstance(self.last, RankLost) else exit_reason(self.process.returncode)

@@ -133,6 +133,8 @@ class Text(Task):
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         path = in_memory.absolute(settings["path"])
+        if path != path.encode("utf-8", "replace").decode():
+            raise ConfigError(f"the file name {path!r} is not valid UTF-8, so it cannot be stored; rename it")
         known = {} if sha256 else identity(path, settings["glob"], validation, settings_of(cls)["validation"].default)
         return {**settings, "path": path, **known}
 

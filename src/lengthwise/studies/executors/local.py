@@ -73,8 +73,8 @@ class LocalExecutor(Executor):
     def _handle(self, worker: WorkerProcess, event: Event) -> None:
         if isinstance(event, Ready):
             worker.name = event.name
-        elif isinstance(event, (Finished, RankLost)):
-            worker.last = worker.last or event
+        elif isinstance(event, Finished) or (isinstance(event, RankLost) and not worker.error):
+            worker.last = event  # if both come, a process was lost while the others finished their run
         else:
             if isinstance(event, Started):
                 worker.key, self.idle_deaths = event.key, 0
@@ -86,8 +86,7 @@ class LocalExecutor(Executor):
         """Handle the end of a process: the worker sent `Finished` before, or it was killed."""
         self.processes.remove(worker)
         worker.close()
-        if isinstance(worker.last, Finished):
-            self.error = self.error or worker.last.error
+        self.error = self.error or worker.error
         if isinstance(worker.last, Finished) or self.stopping.is_set() or self.error is not None:
             return
         if worker.key:
