@@ -12,6 +12,7 @@ import pytest
 import lengthwise
 from lengthwise.cli.app import COMMANDS
 from lengthwise.cli.export import app as export
+from lengthwise.measurements import PROBES
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
@@ -25,7 +26,24 @@ def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
     ran = here(*verb.split(), "--help")
     assert ran.code == 0
     assert f"Example: lengthwise {verb}" in ran.out
-    for option in ran.out.split("Parameters")[-1].splitlines():
+    require_words(ran.out)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_probe_has_help_with_its_options(here: Call, name: str) -> None:
+    ran = here("probe", name, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: lengthwise probe {name} ")
+    options = {"length": "lengths"}
+    for part in PROBES[name].Options.fields():
+        assert f"│ --{options.get(part.name, part.name)} " in ran.out
+    assert ("│ --against " in ran.out) == PROBES[name].compares
+    require_words(ran.out)
+
+
+def require_words(help: str) -> None:
+    """Every option has a description."""
+    for option in help.split("Parameters")[-1].splitlines():
         assert not option.startswith("│ --") or len(option.split()) > 4, f"no words about {option}"
 
 
