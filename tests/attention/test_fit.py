@@ -122,7 +122,7 @@ def test_a_form_of_another_size_is_refused(form: Any, name: str, shape: str, bac
         AttentionModifiers(rotation=Rotation(Z(1, 1, 5, 2), Z(1, 1, TOKENS, 2))),
         AttentionModifiers(rotation=Rotation(None, Z(3, 1, TOKENS, 2))),
         AttentionModifiers(rotation=Rotation(Z(1, 3, TOKENS, 2), None)),
-        AttentionModifiers(rotation=Rotation(Z(1, TOKENS, 2), None)),
+        AttentionModifiers(rotation=with_field(Rotation(), "angle_q", Z(1, TOKENS, 2))),
     ],
     ids=["values", "gain", "pairs", "queries", "batch", "heads", "no axis for heads"],
 )
