@@ -330,6 +330,7 @@ def test_trainings_that_stopped_at_different_steps() -> None:
     pale, full = chart.data["spec"]["data"]["values"]
     assert (pale["x"], full["x"]) == ([0, 20, 40, 45], [0, 20, 30])
     assert "from 0 to 45." in chart.described
+    assert "Lines: 2, one for each head and seed." in chart.described
 
 
 def test_few_charts_of_an_encoding_with_many_layers() -> None:

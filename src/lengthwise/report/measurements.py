@@ -250,7 +250,7 @@ class _Drawing:
                 chart,
                 f"from {ends[0]} to {ends[1]}",
                 f"from {shown(bottom)} to {shown(top)}",
-                f"{name}. Lines: {len(lines)}, one for each {chart.colour}",
+                f"{name}. Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
             ),
             self._line_curves(chart, lines),
             top,
