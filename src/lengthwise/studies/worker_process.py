@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lengthwise.child_processes import exit_reason, starting_processes
+from lengthwise.child_processes import exit_reason, without_interrupts
 from lengthwise.config import ConfigError
 from lengthwise.errors import error_line
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
@@ -74,9 +74,12 @@ class WorkerProcess:
 
     def __init__(self, spec: Spec, inbox: "queue.SimpleQueue[tuple[WorkerProcess, Event]]"):
         self._spec, self._inbox = spec, inbox
-        with starting_processes():  # the child inherits this, so Ctrl-C cannot hit it while it starts
+        with without_interrupts():
             self.process = subprocess.Popen(
-                worker_command(WATCHED, spec.compute.devices_per_run), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                worker_command(WATCHED, spec.compute.devices_per_run),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONSAFEPATH": "1"},  # for the processes that it starts
             )
         self.name: str | None = None  # its name in the store; None until it is ready
         self.key = ""  # of its current run
