@@ -254,7 +254,7 @@ def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: P
     plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
-STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
+STOPPED = "\nlengthwise: stopped; run the same command again\n"
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 

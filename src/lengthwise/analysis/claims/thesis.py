@@ -131,7 +131,7 @@ CLAIMS = (
         text="On prompts with repeated examples, NoPE finds and copies the answer of an earlier example, and other "
         "encodings do not.",
         source=PLOTS,
-        needs="`lengthwise probe repeated-examples` on the runs of `lengthwise run icfl/paper` measures it; no scores "
+        needs="`lengthwise probe duplicates` on the runs of `lengthwise run icfl/paper` measures it; no scores "
         "decide it",
     ),
     Claim(
