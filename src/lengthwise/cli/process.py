@@ -122,7 +122,8 @@ def _run(arguments: list[str]) -> int:
 def _report_interrupt(interrupt: KeyboardInterrupt, command: str) -> int:
     """Print in one line how to continue the command, and return the exit code."""
     counts = getattr(interrupt, "counts", None)
-    hint = "run the same command again" + (" to continue" if command in CONTINUING else "")
+    default = "run the same command again" + (" to continue" if command in CONTINUING else "")
+    hint = getattr(interrupt, "hint", default)
     if counts is not None:
         saved = "and all progress is saved"
         if getattr(interrupt, "killed", False):
