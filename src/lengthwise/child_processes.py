@@ -17,18 +17,26 @@ from multiprocessing import parent_process, resource_tracker
 def starting_processes() -> Iterator[None]:
     """Start processes of multiprocessing inside this block: they, and those that they start, have a safe `sys.path`.
 
-    SIGINT is blocked meanwhile. The processes inherit the block, so Ctrl-C cannot hit them before they ignore it.
+    They inherit that SIGINT is blocked.
     """
     with _safe_path():
-        if not hasattr(signal, "pthread_sigmask"):
+        if hasattr(signal, "pthread_sigmask"):
+            resource_tracker.ensure_running()  # starting the first process would start it, which unblocks SIGINT
+        with without_interrupts():
             yield
-            return
-        resource_tracker.ensure_running()  # starting the first process would start it, which unblocks SIGINT
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Block SIGINT. Processes that start meanwhile inherit it, so Ctrl-C cannot hit them before they ignore it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 @contextmanager

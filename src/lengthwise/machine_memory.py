@@ -99,7 +99,7 @@ def out_of_memory_line(error: BaseException) -> str | None:
         return None
     size = refused_allocation(error)
     request = f" (one allocation of {size} failed)" if size else ""
-    return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
+    return f"not enough memory{request}; use shorter lengths, fewer examples, smaller batches or a smaller model"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -254,7 +254,7 @@ def test_a_length_that_does_not_fit_into_memory_is_named(here: Call, finished: P
     plainly(here(*call), f"{named}: not enough memory (one allocation of ")
 
 
-STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
+STOPPED = "\nlengthwise: stopped; run the same command again\n"
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
@@ -405,7 +405,7 @@ def test_a_stop_says_whether_progress_was_lost(killed: bool, words: str, capsys:
     from lengthwise.studies import Interrupted
 
     counts = {"pending": 1, "running": 1, "done": 2, "failed": 0}
-    assert process._report_interrupt(Interrupted(2, counts, killed)) == 130
+    assert process._report_interrupt(Interrupted(2, counts, killed), "run") == 130
     error = capsys.readouterr().err
     assert "2 of 4 runs are done" in error and words in error
     assert ("all progress is saved" in error) is not killed

@@ -36,6 +36,11 @@ def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: P
     assert here("probe", "attended-distance", *key_of(here, there), "--lengths", "4", "--results", there).code == 0
     ran = here("export", "bundle", "tiny", "--out", file, "--results", finished, "--no-weights", "--force")
     assert ran.out == f"{file}: tiny with 2 runs, 4 scores and the weights of 0 runs\n"
+    assert not ran.err
+    for weights in (there / "runs").glob("*/weights.safetensors"):
+        weights.unlink()
+    ran = here("export", "bundle", "tiny", "--out", file, "--results", there, "--force")
+    assert (ran.code, ran.err) == (0, "lengthwise: the bundle has no weights of 2 runs\n")
 
 
 def key_of(here: Call, results: Path) -> list[str]:

@@ -65,6 +65,9 @@ def test_the_glob_of_a_file_is_refused(here: Call, tmp_path: Path) -> None:
     ran = here("compare", "nope", "--text", text, "--glob", "*.md", "--train-length", 8, "--results", tmp_path / "r")
     assert ran.code == 2
     assert f"--glob selects files of a folder, but {text} is not a folder; leave --glob out" in ran.err
+    ran = here("compare", "nope", "--task", "copy", "--glob", "*.md", "--train-length", 8, "--results", tmp_path / "r")
+    assert ran.code == 2
+    assert "--task has no files; leave --glob out" in ran.err
 
 
 def test_an_unknown_command_names_no_partial_list(here: Call) -> None:

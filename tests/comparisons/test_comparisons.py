@@ -291,7 +291,7 @@ def test_the_output_fits_a_terminal_and_holds_every_reason(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     replace_implementations(Faulty(row=lambda row: row * 1.01))
-    assert main([]) == 1  # at 32768 nobody says why
+    assert main([]) == 1  # no explanation is stored for 32768
     out = capsys.readouterr().out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80

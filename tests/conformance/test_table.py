@@ -116,7 +116,7 @@ def test_workers_end_with_the_command(number: signal.Signals, code: int) -> None
         assert ran.returncode == code, error
         assert "Traceback" not in error
         if code > 0:
-            assert error.splitlines()[-1] == "lengthwise: stopped; run the same command again to continue"
+            assert error.splitlines()[-1] == "lengthwise: stopped; run the same command again"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(ran.pid, signal.SIGKILL)

@@ -53,7 +53,7 @@ def test_the_line(error: Exception, size: str, monkeypatch: pytest.MonkeyPatch) 
     score(model, 4)
     with pytest.raises(NotEnoughMemory) as caught:
         score(model, 4, 8)
-    advice = "use shorter lengths, fewer examples or smaller batches"
+    advice = "use shorter lengths, fewer examples, smaller batches or a smaller model"
     assert str(caught.value) == f"length 8 symbols: not enough memory{size}; {advice}"
 
 

@@ -61,7 +61,9 @@ def test_scores_before_memory_runs_out_are_kept(results: Path, monkeypatch: pyte
     runs = grid(["nope"], ["copy"], model=SMALL, training=TrainingConfig(train_length=4, steps=1, batch_size=2))
     study = Study(name="tiny", runs=runs, evaluation=EvaluationConfig(lengths=(4, 8), examples=2))
     outcome, _ = run(study, results)
-    line = "length 8 symbols: not enough memory; use shorter lengths, fewer examples or smaller batches"
+    line = (
+        "length 8 symbols: not enough memory; use shorter lengths, fewer examples, smaller batches or a smaller model"
+    )
     assert outcome.failed == ((study.runs[0].key, line),)
     with open_store(results) as store:
         assert [score.length for score in store.scores([study.runs[0].key])] == [4]

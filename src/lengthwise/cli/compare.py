@@ -191,6 +191,8 @@ def _task(options: Comparison) -> Choice:
         if options.glob != EVERY_FILE and not Path(options.text).expanduser().is_dir():
             raise ConfigError(f"--glob selects files of a folder, but {options.text} is not a folder; leave --glob out")
         return choose(Text, path=options.text, glob=options.glob)
+    if options.glob != EVERY_FILE:
+        raise ConfigError("--glob selects files of a folder of --text, but --task has no files; leave --glob out")
     assert options.task is not None
     return task(options.task)
 

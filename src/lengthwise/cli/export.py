@@ -176,6 +176,8 @@ def bundle(
         counts = export_bundle(store, study, path, weights=weights)
     parts = f"{counted(counts['runs'], 'run')}, {counted(counts['scores'], 'score')}"
     print(f"{one_line(path)}: {one_line(study)} with {parts} and the weights of {counted(counts['weights'], 'run')}")
+    if weights and (missing := counts["runs"] - counts["weights"]):
+        print(f"lengthwise: the bundle has no weights of {counted(missing, 'run')}", file=sys.stderr)
     return 0
 
 

@@ -193,7 +193,8 @@ class Execution(Place):
     recompute: bool = False
     """Compute the model's blocks again in the backward pass, which needs less memory and more time."""
     retries: Integer = 0
-    """How often a failed run is tried again, unless its settings are the cause."""
+    """How often a failed run is tried again, unless its settings are the cause. With several devices per run, a run whose
+    process on one of them ended is tried again at least once."""
     trackers: str | None = None
     """Trackers that also log training curves and scores, comma-separated: tensorboard, wandb, mlflow, trackio. Settings
     follow a colon: tensorboard,wandb:project=fire,mode=offline."""

@@ -19,6 +19,10 @@ EXECUTING = (
 )  # commands that all processes of torchrun would execute, of which only `work` can
 
 
+# Commands that go on where they were stopped. The others begin anew.
+CONTINUING = ("run", "work", "compare", "tokenize", "probe", "reach", "extend")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
@@ -48,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int:
+    command = arguments[0] if arguments else ""
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
-        return _report_interrupt(interrupt)
+        return _report_interrupt(interrupt, command)
     except BrokenPipeError:  # as in `lengthwise list runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -60,7 +65,7 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):  # rich's answer to it
             return 0
         if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
-            return _report_interrupt(interrupts[-1])
+            return _report_interrupt(interrupts[-1], command)
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
         from lengthwise.cli.printing import one_line
@@ -114,10 +119,11 @@ def _run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
-    """Print in one line how to continue, and return the exit code."""
+def _report_interrupt(interrupt: KeyboardInterrupt, command: str) -> int:
+    """Print in one line how to continue the command, and return the exit code."""
     counts = getattr(interrupt, "counts", None)
-    hint = getattr(interrupt, "hint", "run the same command again to continue")
+    default = "run the same command again" + (" to continue" if command in CONTINUING else "")
+    hint = getattr(interrupt, "hint", default)
     if counts is not None:
         saved = "and all progress is saved"
         if getattr(interrupt, "killed", False):

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lengthwise.child_processes import exit_reason, starting_processes
+from lengthwise.child_processes import exit_reason, without_interrupts
 from lengthwise.config import ConfigError
 from lengthwise.errors import error_line
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
@@ -74,9 +74,12 @@ class WorkerProcess:
 
     def __init__(self, spec: Spec, inbox: "queue.SimpleQueue[tuple[WorkerProcess, Event]]"):
         self._spec, self._inbox = spec, inbox
-        with starting_processes():  # the child inherits this, so Ctrl-C cannot hit it while it starts
+        with without_interrupts():
             self.process = subprocess.Popen(
-                worker_command(WATCHED, spec.compute.devices_per_run), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                worker_command(WATCHED, spec.compute.devices_per_run),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONSAFEPATH": "1"},  # for the processes that it starts
             )
         self.name: str | None = None  # its name in the store; None until it is ready
         self.key = ""  # of its current run
@@ -128,15 +131,17 @@ class WorkerProcess:
             self.process.stdin.close()  # type: ignore[union-attr]
 
 
-def _line(event: Event) -> str:
-    return f"{type(event).__name__} {json.dumps(asdict(event))}"
+def line_of(event: Event) -> str:
+    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids them."""
+    text = json.dumps(asdict(event), ensure_ascii=False)
+    return f"{type(event).__name__} {text.encode('utf-8', 'replace').decode()}"
 
 
 # ---- in the worker process ----------------------------------------------------------------------------------------
 
 
 class _Parent:
-    """The parent of a worker that nobody watches: signals ask it to stop, and events are printed for a log."""
+    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed for a log."""
 
     def __init__(self) -> None:
         self.stop_requested = Flag()
@@ -181,7 +186,7 @@ class _WatchingParent(_Parent):
 
     def send(self, event: Event) -> None:
         with self._lock, suppress(OSError):  # the parent may have ended
-            self._output.write(f"{_line(event)}\n".encode())
+            self._output.write(f"{line_of(event)}\n".encode())
             self._output.flush()
 
 
@@ -262,6 +267,6 @@ def _start_ranks(where: str, devices: int) -> int:
     except ChildFailedError as error:
         rank, failure = min(error.failures.items())
         reason = f"device {rank}: {exit_reason(failure.exitcode)}"
-        print(f"\n{_line(RankLost(reason=reason))}" if where == WATCHED else f"lengthwise: {reason}", flush=True)
+        print(f"\n{line_of(RankLost(reason=reason))}" if where == WATCHED else f"lengthwise: {reason}", flush=True)
         return 1
     return 0

@@ -3,11 +3,12 @@
 It is where the non-increasing curve that fits the mean scores over seeds best falls below the threshold. This fit (isotonic
 regression) pools neighbouring means that are out of order. Without it, the first of several noisy means below the threshold
 would decide, which comes too early where scores stay near the threshold. The curve ends at the first length whose whole 95 %
-interval fails, even if longer lengths pass again: an input must work at every length up to the one that is claimed.
+interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work at every length up to the
+one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths are
-usually doubled. The interval of the effective length begins where the worse ends of the scores' 95 % intervals first fail, and
-ends where the better ends first fail, with the same interpolation.
+usually doubled. The interval of the effective length begins where the worse ends of the scores' 95 % intervals first cross the
+threshold, and ends where the better ends first cross it, with the same interpolation.
 """
 
 import math
