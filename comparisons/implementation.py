@@ -197,7 +197,7 @@ class Implementation(ABC):
         q, k = inputs.q[None, :, None], inputs.k[None]
         if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)
-            bias = sum(reference.dense(term, q, k, span, scale).to(compute) for term in modifiers.terms)
+            bias = sum(term.dense(q, k, span, scale).to(compute) for term in modifiers.terms)
             modifiers = replace(modifiers, terms=(DenseBias(bias.to(q.dtype)),))
         return reference.logits(modifiers, q, k, span, mask.visible(q.device)[:, None], scale)[0, :, 0].double()
 
