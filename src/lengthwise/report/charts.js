@@ -67,10 +67,10 @@ const lengthwiseCharts = (() => {
   }
 
   // The tooltip lists every visible encoding at the length nearest to the pointer, best first.
-  function tooltip(plot, view, info) {
+  function tooltip(plot, view, info, allRows) {
     const place = plot.querySelector(".chart");
     const tip = plot.querySelector(".tip");
-    const columns = info.columns.map((column) => ({ ...column, rows: info.spec.datasets.rows.filter((row) => row.x === column.x && row.mean) }));
+    const columns = info.columns.map((column) => ({ ...column, rows: allRows.filter((row) => row.x === column.x && row.mean) }));
     let at = -1;
     let height = null;
 
@@ -156,10 +156,13 @@ const lengthwiseCharts = (() => {
   async function draw(plot) {
     const place = plot.querySelector(".chart");
     const info = await unpacked(plot.querySelector("script"));
+    const columns = Object.entries(info.rows);
+    const rows = (columns[0]?.[1] ?? []).map((_, n) => Object.fromEntries(columns.map(([name, cells]) => [name, cells[n]])));
     const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
     const described = place.getAttribute("aria-label");
     const old = charts.get(place);
     old?.end();
+    info.spec.datasets = { ...info.spec.datasets, rows };
     info.spec.params.find((param) => param.name === "hidden").value = [...hidden];
     const { view } = await vegaEmbed(place, info.spec, options);
     old?.view.finalize();
@@ -173,9 +176,9 @@ const lengthwiseCharts = (() => {
       view.width(width).runAsync();
     });
     sizes.observe(place);
-    const tips = info.columns.length ? tooltip(plot, view, info) : withoutTooltip;
+    const tips = info.columns.length ? tooltip(plot, view, info, rows) : withoutTooltip;
     const end = () => (sizes.disconnect(), tips.end());
-    charts.set(place, { view, labels: new Set(info.spec.datasets.rows.map((row) => row.label)), refresh: tips.refresh, end });
+    charts.set(place, { view, labels: new Set(rows.map((row) => row.label)), refresh: tips.refresh, end });
     const ranges = all("[data-range]", plot.closest("figure") ?? plot);
     for (const button of ranges)
       button.addEventListener("click", () => {

@@ -12,7 +12,7 @@ from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.palette import Look
 
 EXTRAPOLATION = ("longer than training (extrapolation) →", "extrapolation →")
-SHORT_NAMES = {  # of baselines, in the chart's margin
+SHORT_NAMES = {  # of baselines, beside the chart, where a phone has little room
     "nearest neighbour": "1 neighbour",
     "3 nearest neighbours": "3 neighbours",
     "best constant label": "best constant",
@@ -137,11 +137,8 @@ def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
 
 
 def _baseline_rows(baseline: Baseline) -> list[Row]:
-    about = {
-        "label": baseline.label,
-        "name": SHORT_NAMES.get(baseline.label, baseline.label),
-        "baseline": baseline.kind,
-    }
+    name = SHORT_NAMES.get(baseline.label, baseline.label)
+    about = {"label": baseline.label, "name": name, "baseline": baseline.kind}
     return [
         about | {"x": length, "y": short(value), "mean": figure(value)} for length, value in baseline.scores.items()
     ]

@@ -14,6 +14,7 @@ from typing import Any
 
 import altair as alt
 
+from lengthwise.measurements.table import Table
 from lengthwise.report.charts.chart import Chart, Columns
 
 CONFIG: dict[str, Any] = {
@@ -48,17 +49,17 @@ Layers = Iterator[alt.Chart]
 
 
 def page_data(chart: Chart) -> dict[str, Any]:
-    """Return what the page's script reads: the spec with the rows, and what the tooltip says about columns."""
+    """Return what the page's script reads: the spec, its rows by columns, and what the tooltip says about places on the axis."""
     with alt.utils.schemapi.debug_mode(False):  # tests validate each kind of chart, which takes seconds for a page
         spec = _layered(_Drawing(chart), "rows").to_dict(validate=False)
     del spec["config"]
     state: dict[str, Any] = {"hidden": [], "focus": "", "at": None, "range": chart.start}
     spec["params"] = [{"name": name, "value": value} for name, value in state.items()]
-    spec.setdefault("datasets", {})["rows"] = list(chart.rows)
     columns = chart.columns if chart.has_tooltip else None
     heads = zip(columns.at, columns.heads, strict=True) if columns else ()
     return {
         "spec": spec,
+        "rows": Table.from_rows(chart.rows).columns,
         "columns": [{"x": x, "text": text, "note": note} for x, (text, note) in heads],
         "better": chart.better,
     }

@@ -1,6 +1,5 @@
 """Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from lengthwise.report.charts.chart import Chart
 FORMATS = ("svg", "png", "pdf", "html")
 PNG_SCALE = 2.0
 STYLE = Path(__file__).parents[1] / "page.css"
+TEMPLATE = Path(__file__).parent / "page_without_scripts.html.j2"
 
 
 @dataclass(frozen=True)
@@ -39,45 +39,21 @@ def page(title: str, about: Sequence[str], panels: Sequence[Panel], tables: Sequ
 
     `about`: texts below the title, `tables`: HTML below the picture, in which the caller has escaped every text.
     """
-    light, dark = ("".join(f"--{name}: {value}; " for name, value in part.items()) for part in variables())
-    body = "".join(f"<p>{html.escape(text)}</p>\n" for text in about)
-    described = html.escape(" ".join(panel.chart.described for panel in panels))
-    svg = drawing(panels).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="color-scheme" content="light dark">
-<title>{html.escape(title)}</title>
-<style>
-:root {{ color-scheme: light dark; {light}}}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}
-body {{ margin: 0 auto; max-width: 860px; padding: 24px; background: var(--paper); color: var(--ink); font: 16px/1.5 sans-serif; }}
-h1 {{ font-size: 1.4rem; }}
-p {{ color: var(--soft); overflow-wrap: anywhere; }}
-div {{ overflow-x: auto; }}
-svg {{ min-width: 520px; max-width: 100%; height: auto; overflow: visible; }}
-table {{ border-collapse: collapse; margin: 12px 0 24px; font-variant-numeric: tabular-nums; font-size: .9rem; }}
-caption {{ text-align: left; font-weight: 600; padding: 4px 0; position: sticky; left: 0; max-width: calc(100vw - 48px); }}
-th, td {{ padding: 3px 14px 3px 0; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }}
-th:first-child {{ text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 6.5em; }}
-th.words, td.words {{ text-align: left; }}
-td.words {{ white-space: normal; overflow-wrap: anywhere; min-width: 6em; }}
-code span {{ display: inline-block; }}
-small {{ display: block; max-width: 15em; margin-left: auto; white-space: normal; color: var(--faint); font-weight: normal; }}
-th small {{ margin-left: 0; }}
-</style>
-</head>
-<body>
-<h1>{html.escape(title)}</h1>
-{body}<div>{svg}</div>
-{"".join(tables)}
-</body>
-</html>
-""".encode()
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    light, dark = variables()
+    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        title=title,
+        about=about,
+        described=" ".join(panel.chart.described for panel in panels),
+        svg=Markup(drawing(panels).removeprefix("<svg ")),
+        tables=map(Markup, tables),
+        light=light,
+        dark=dark,
+    )
+    return text.encode()
 
 
 def drawing(panels: Sequence[Panel], background: str = "transparent") -> str:
