@@ -29,10 +29,11 @@ def of_files(answers: Sequence[FileAnswer]) -> Summary:
             series.append(Series(label=label, name=label, seeds=(), runs=(Table.from_rows(own),)))
     first, *others = answers
     question = {k: v for k, v in first.question.items() if all(other.question.get(k) == v for other in others)}
-    facts = joint(_facts(answer) for answer in answers)
+    facts = joint(flat_facts(answer) for answer in answers)
     return Summary(measurement=measurement, question=question, series=tuple(series), facts=facts)
 
 
-def _facts(answer: FileAnswer) -> dict[str, Any]:
+def flat_facts(answer: FileAnswer) -> dict[str, Any]:
+    """Return the subject and the origin of an answer, flat, with short hashes."""
     facts = flat({**answer.subject, **answer.origin})
     return {name: plain(value) if isinstance(value, str) else value for name, value in facts.items()}
