@@ -81,10 +81,10 @@ def render(
 def explanation(measurements: Sequence[Results]) -> list[str]:
     """Return what was measured, the rule of the effective length, and where the numbers come from."""
     texts = [
-        "Effective length of the cross-entropy: the longest tested length up to which the same target tokens are at most "
-        f"{MARGIN:g} nats harder than for the model as it is at the shortest tested length. Of a retrieval task: the longest "
-        f"tested length up to which at least {PASS:.0%} of the answers are correct. Of a model: the smaller of those of the "
-        "cross-entropy and of one needle.",
+        "Effective length: the longest length up to which a non-increasing curve through the scores passes. The cross-entropy of "
+        f"the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at the shortest tested length, and "
+        f"a retrieval task with at least {PASS:.0%} of the answers correct. Of a model: the smaller of those of the cross-entropy "
+        "and of one needle. Scores between tested lengths are interpolated.",
         "All intervals are 95 % intervals over examples: a bootstrap over texts for cross-entropies, Wilson's for shares. They say "
         "nothing about other texts. An answer is correct if greedy decoding gives all of its tokens.",
     ]
@@ -208,7 +208,10 @@ def _effective_table(series: Series, measurements: Sequence[Results], reference:
             [
                 html.escape(name),
                 claimed,
-                *("–" if e is None else f"{html.escape(e.text)}{_small(e.interval)}" for e in (overall, *cells)),
+                *(
+                    "–" if e is None else f"{html.escape(e.text)}{_small(e.interval_text or 'no interval')}"
+                    for e in (overall, *cells)
+                ),
             ]
         )
     return _table("Effective length (95 % interval)", ["model", "claimed", "effective", *tasks], rows)

@@ -23,7 +23,7 @@ def parts(measurements: Sequence[Results]) -> Iterator["RenderableType"]:
         found = {task: effective(results, method, task) for task in tasks if task in results.plan.tasks}
         both = {" and ".join(HEADLINE): headline(results, method)} if set(HEADLINE) <= set(results.plan.tasks) else {}
         for n, (task, length) in enumerate({**both, **found}.items()):
-            texts = ("–", "–") if length is None else (length.text, length.interval)
+            texts = ("–", "–") if length is None else (length.text, length.interval_text or "no interval")
             rows.append([one_line(name) if n == 0 else "", claimed if n == 0 else "", task, *texts])
     yield FittedTable(
         ["model", "claimed", "task", "effective", "interval"], rows, left=("model", "task"), drop=("claimed",)
