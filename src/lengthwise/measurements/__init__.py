@@ -16,6 +16,7 @@ from lengthwise.measurements.learned_bias import LearnedBias
 from lengthwise.measurements.logit_parts import LogitParts
 from lengthwise.measurements.lost_in_the_middle import LostInTheMiddle
 from lengthwise.measurements.position_shift import PositionShift
+from lengthwise.measurements.reach import Reach
 from lengthwise.measurements.recency import Recency
 from lengthwise.measurements.table import Table
 from lengthwise.values import unlisted
@@ -34,6 +35,7 @@ MEASUREMENTS: dict[str, Measurement] = {
         LostInTheMiddle(),
         Induction(),
         ExampleLengths(),
+        Reach(),
     )
 }
 PROBES: dict[str, Probe] = {name: one for name, one in MEASUREMENTS.items() if isinstance(one, Probe)}
