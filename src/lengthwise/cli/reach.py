@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lengthwise.cli.answers import show_answers
 from lengthwise.cli.options import (
     FLATTENED,
     Integer,

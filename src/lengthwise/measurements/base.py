@@ -91,9 +91,10 @@ class Chart:
     of them. `colour`: the column with a line or a bar for each value. `where`: the rows to show; a tuple lists
     several values. `how`: how the rows of one run are combined that differ in other columns. `seeds`: draw means
     over seeds, the first seed, or each seed, of which all but the first are pale. `steps`: a second value column,
-    drawn as a line over bars. `to_scale`: whether the axis of lines or curves has the distances of its numbers. `across`: the
-    name of the horizontal axis, by default that of the column. `cut`: the axis ends at most this far from 0.
-    `shaded`: the notes with the first of the places to shade, and the one after the last. `about`: the paragraph
+    drawn as a line over bars. `from_zero`: whether the vertical axis of lines begins at 0. `to_scale`: whether the
+    axis of lines or curves has the distances of its numbers. `across`: the name of the horizontal axis, by default
+    that of the column. `cut`: the axis ends at most this far from 0. `shaded`: the notes with the first of the places
+    to shade, and the one after the last. `about`: the paragraph
     below. Texts may name options, notes and what `texts` returns, in braces.
     """
 
@@ -108,6 +109,7 @@ class Chart:
     seeds: Literal["mean", "first", "each"] = "mean"
     steps: str = ""
     to_scale: bool = False
+    from_zero: bool = True
     across: str = ""
     cut: float = math.inf
     shaded: tuple[str, str] | None = None
@@ -121,7 +123,10 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """Numbers of a table: one for each value of the columns `by`, whose values `head` may name in braces."""
+    """Numbers of a table: one for each value of the columns `by`, whose values `head` may name in braces.
+
+    If `y` is a note, its first text is shown.
+    """
 
     head: str
     y: str
@@ -132,12 +137,16 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """A table with a row for each encoding, or for each encoding and value of the columns `rows`."""
+    """A table with a row for each encoding, or for each encoding and value of the columns `rows`.
+
+    `on_page_only`: whether the terminal omits it.
+    """
 
     title: str
     numbers: tuple[Number, ...]
     rows: tuple[str, ...] = ()
     first_seed: bool = False
+    on_page_only: bool = False
     about: str = ""
 
 
@@ -233,11 +242,13 @@ class Measurement(ABC):
     columns: ClassVar[tuple[Column, ...]]
     charts: ClassVar[tuple[Chart, ...]] = ()
     tables: ClassVar[tuple[Numbers, ...]] = ()
-    """Tables of numbers. The terminal shows the first one."""
+    """Tables of numbers. The terminal shows the first one, and those of an answer in a file that are not `on_page_only`."""
     chapter: ClassVar[str]
     """The part of the page with its section."""
     counted: ClassVar[str] = "examples"
     """What the note `n` counts."""
+    series: ClassVar[str] = "encoding"
+    """Of an answer in a file, the column with a line or a row for each value."""
     over_lengths: ClassVar[bool] = False
     """Whether numbers are means over all lengths, instead of having a section for each length."""
     in_report_table: ClassVar[bool] = False
@@ -278,6 +289,10 @@ class Measurement(ABC):
     def derive(self, answer: Table) -> Table:
         """Return the rows to show of one answer, with what is computed from the stored ones. By default the answer itself."""
         return answer
+
+    def label(self, subject: Mapping[str, Any], value: Any) -> str:
+        """Return the name of the line or row of a value of the column `series`, in an answer about a subject."""
+        return str(value)
 
     def texts(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what texts of the page may name about a question besides its options."""

@@ -87,6 +87,7 @@ class ReachOptions(Options):
         "Numbers of examples before the question of the task functions, comma-separated.",
         (0, 5, 10, 20, 40),
         shown="0,5,10,20,40",
+        minimum=0,
     )
     prompts: tuple[str, ...] = option(
         "Kinds of prompts of the task functions, comma-separated. standard: independent examples. duplicated: one example "
@@ -251,21 +252,25 @@ class Reach(Measurement):
             title="Retrieval by depth of the sentence",
             numbers=(_by_length("correct"),),
             rows=("task", "depth"),
+            on_page_only=True,
         ),
         Numbers(
             title="Cross-entropy by position, from this position to the next",
             numbers=(Number(head="{position:,}", y="loss", by=("position",)),),
+            on_page_only=True,
         ),
-        Numbers(
-            title="Boolean functions",
-            numbers=(
-                Number(head="accuracy", y="correct"),
-                Number(head="one label", y="constant"),
-                Number(head="P(0 or 1)", y="mass"),
-            ),
-            rows=("function", "prompts", "shots"),
-            about="One label: the accuracy of a constant prediction. P(0 or 1): the mean probability of the two labels together; "
-            "near 0 the model predicts other text.",
+        *(
+            Numbers(
+                title=f"Boolean functions: {title} by number of examples in the prompt",
+                numbers=(Number(head="{shots:,}", y=y, by=("shots",)),),
+                rows=("function", "prompts"),
+                about=about,
+            )
+            for y, title, about in (
+                ("correct", "share of correct labels", ""),
+                ("constant", "share of the more frequent label", "A constant prediction has this accuracy."),
+                ("mass", "mean probability of both labels together", "Near 0, the model predicts other text."),
+            )
         ),
         Numbers(
             title="Not reached on the machine of the measurement",
@@ -276,6 +281,7 @@ class Reach(Measurement):
             title="Flags with which other programs compute these methods in the original model",
             numbers=(Number(head="flags", y="flags"), Number(head="why there are none", y="reason")),
             rows=("program",),
+            on_page_only=True,
         ),
     )
     chapter = "How far do these models reach?"
@@ -315,7 +321,9 @@ class Reach(Measurement):
                 for start, losses, tokens in cells:
                     mean = math.fsum(losses) / len(losses)
                     rows.append(about | {"position": start, "loss": mean, "losses": losses, "tokens": tokens})
-        return Table.from_rows([*rows, *reasons.values(), *_effective_lengths(measured)])
+        order = {task: n for n, task in enumerate((HEADLINE, TEXT, *RETRIEVAL, FUNCTIONS, None))}
+        rows += [*reasons.values(), *_effective_lengths(measured)]
+        return Table.from_rows(sorted(rows, key=lambda row: (order[row.get("task")], row.get("length") or 0)))
 
     def measure(self, model: "MeasuredModel", options: ReachOptions, progress: OnProgress) -> Iterator[Row]:
         """Yield a row for each task, method, length and depth, the flags of other programs, and what was not reached."""

@@ -109,12 +109,7 @@ class MeasuredModel:
             yield "shots", shots, [{"task": FUNCTIONS, "function": label, "prompts": kind} for label, kind in pairs]
 
     def measure(self) -> Iterator[Row]:
-        """Yield the rows that are missing, shortest lengths first, and the reason for each length that is not reached."""
-        known = {(row.get("method"), row.get("program")) for row in self.rows}
-        for method in self.options.methods:
-            for flags in program_flags(self.pretrained.model, method):
-                if (method, flags["program"]) not in known:
-                    yield flags
+        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and flags."""
         finished = {_key(row) for row in self.rows if "reason" not in row}
         for axis, size, of_method in self.parts():
             parts = [{"method": m, **part, axis: size} for m in self.options.methods for part in of_method]
@@ -127,6 +122,9 @@ class MeasuredModel:
                 if reason is not None:
                     self.skipped.append({"method": method, axis: size, "reason": reason[:1000]})
                     yield self.skipped[-1]
+        known = {(row.get("method"), row.get("program")) for row in self.rows}
+        flags = (row for method in self.options.methods for row in program_flags(self.pretrained.model, method))
+        yield from (row for row in flags if (row["method"], row["program"]) not in known)
 
     def _obstacle(self, method: str, axis: str, size: int) -> str | None:
         """Return why a method cannot reach a length, because it did not reach a shorter one, or None."""

@@ -44,3 +44,15 @@ def frame(values: Iterable[float]) -> tuple[float, float]:
     if bottom == top:
         top = bottom + step
     return float(f"{bottom:.6g}"), float(f"{top:.6g}")
+
+
+def robust_frame(intervals: Iterable[Interval], reach: float = 4) -> tuple[float, float]:
+    """Return round ends of an axis around intervals, whose upper end is as in `robust_top`, seen from the lowest mean."""
+    known = sorted((i for i in intervals if math.isfinite(i.mean)), key=lambda i: i.mean)
+    if not known:
+        return 0.0, 1.0
+    lowest, upper = known[0].mean, known[(3 * len(known)) // 4 if len(known) > 3 else -1].mean
+    limit = min(known[-1].mean, lowest + reach * (upper - lowest)) if upper > lowest else known[-1].mean
+    shown = [i for i in known if i.mean <= limit]
+    ends = [end for i in shown for end in ((i.mean,) if i.basis == "none" else (i.low, min(i.high, 1.3 * limit)))]
+    return frame([limit, *ends])

@@ -1,0 +1,44 @@
+"""The charts of answers in files as a picture, or with their tables on an HTML page without JavaScript."""
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+from lengthwise.analysis.answers import Summary
+from lengthwise.report.charts.pictures import Panel, page, picture
+from lengthwise.report.measurements import Context, section
+from lengthwise.report.palette import looks
+from lengthwise.report.pictures import charts_in
+from lengthwise.report.provenance import facts_table
+
+
+def content(summary: Summary, suffix: str) -> bytes:
+    """Return a file of the format "svg", "png", "pdf" or "html". All texts of the files are escaped."""
+    measurement, look = summary.measurement, looks([series.label for series in summary.series])
+    data = section(summary, Context(measurement.chapter, "tokens"), look)
+    panels = [Panel(chart.title, chart.note, chart, look) for chart in charts_in(data["charts"])]
+    if suffix != "html":
+        return picture(panels, suffix)
+    abouts = dict.fromkeys(part["about"] for part in (*data["charts"], *data["tables"]))
+    facts = "; ".join(f"{name} {text}" for name, text in facts_table(summary.facts))
+    texts = [text for text in (*abouts, data["remarks"], f"{facts}.") if text]
+    tables = [_table(table, measurement.series) for table in data["tables"] if table["rows"]]
+    return page(measurement.chapter, texts, panels, tables)
+
+
+def _table(table: Mapping[str, Any], head: str) -> str:
+    """Return the data of a table as HTML."""
+    heads = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in (head, *table["heads"]))
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(row["name"])}</th>{"".join(map(_cell, row["cells"]))}</tr>'
+        for row in table["rows"]
+    )
+    caption = f"<caption>{html.escape(table['title'])}</caption>"
+    return f"<div><table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+
+
+def _cell(cell: Mapping[str, str]) -> str:
+    if cell["sort"] == cell["mean"] and cell["mean"]:  # a text
+        return f'<td class="words">{html.escape(cell["mean"])}</td>'
+    spread = f" <small>{html.escape(cell['spread'])}</small>" if cell["spread"] else ""
+    return f"<td>{html.escape(cell['mean'])}{spread}</td>"
