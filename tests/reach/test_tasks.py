@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.reach.plan import Plan, parse_lengths
+from lengthwise.measurements.reach import WITH_DEPTH, ReachOptions
 from lengthwise.reach.tasks import TASKS, Chat, Needles, assemble
 from lengthwise.reach.tasks.base import REQUEST
 from lengthwise.reach.text import Text, read_text, windows
@@ -55,7 +55,7 @@ def test_prompts_depend_on_the_generator_alone(name: str) -> None:
     assert first.answer != other.answer
 
 
-@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.has_depth])
+@pytest.mark.parametrize("name", WITH_DEPTH)
 def test_a_depth_is_the_share_of_the_text_before_the_sentence(name: str) -> None:
     found = []
     for depth in (0.0, 0.25, 1.0):
@@ -112,35 +112,27 @@ def test_a_length_without_room_is_refused() -> None:
 # ---- plan and text ----------------------------------------------------------------------------------------------
 
 
-def test_lengths() -> None:
-    assert parse_lengths("4k,1K, 300,1m,1024") == (300, 1024, 4096, 2**20)
-    for text in ("", "k", "1.5k", "-3", "0", "1g", "999999999m"):
-        with pytest.raises(ConfigError, match="--lengths"):
-            parse_lengths(text)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"lengths": (60,)}, "lengths must be at least 66 for 64 targets, got 60"),
-        ({"lengths": (200, 100)}, "ascending order"),
         ({"tasks": ("text", "needles")}, "there is no task 'needles'; did you mean 'needle'"),
-        ({"tasks": ()}, "tasks must be 1 to 64 different names"),
-        ({"methods": ("own", "own")}, "methods must be 1 to 64 different names"),
-        ({"examples": 0}, "examples must be from 1"),
-        ({"depths": 0}, "depths must be from 1"),
+        ({"tasks": ()}, "tasks must not be empty"),
+        ({"examples": 0}, "examples must be a whole number of at least 1"),
+        ({"depths": 0}, "depths must be a whole number of at least 1"),
+        ({"tasks": ("text",), "chat": True}, "--chat changes only retrieval tasks"),
     ],
 )
-def test_plans_that_are_refused(settings: dict[str, object], message: str) -> None:
+def test_questions_that_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Plan(**{"lengths": (100, 200), **settings})  # type: ignore[arg-type]
+        ReachOptions(**{"lengths": (100, 200), **settings})  # type: ignore[arg-type]
 
 
 def test_depths() -> None:
-    plan = Plan(lengths=(100,), depths=3)
-    assert plan.depths_of("needle") == (0.0, 0.5, 1.0)
-    assert plan.depths_of("text") == plan.depths_of("values") == (None,)
-    assert Plan(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
+    options = ReachOptions(lengths=(100,), depths=3)
+    assert options.depths_of("needle") == (0.0, 0.5, 1.0)
+    assert options.depths_of("text") == options.depths_of("values") == (None,)
+    assert ReachOptions(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
 
 
 def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:

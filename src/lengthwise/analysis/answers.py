@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_rounds
+from lengthwise.analysis.intervals import Interval, of_scores, of_share, over_examples, over_rounds
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.base import Bounds, Column, Number, Numbers
@@ -130,13 +130,18 @@ def _over_seeds(
     where: Mapping[str, Any],
     bounds: Bounds,
 ) -> dict[Key, Interval]:
-    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if column.groups or column.error else []
+    is_needed = column.groups or column.error or column.examples
+    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if is_needed else []
     found = {}
     for key in dict.fromkeys(key for of_run in values for key in of_run):
         means = [of_run[key] for of_run in values if key in of_run]
         parts = [(run, groups[key]) for run, groups in zip(runs, rows, strict=False) if key in groups]
         if not all(map(math.isfinite, means)):
             found[key] = over_examples(math.nan, math.nan)
+            continue
+        if column.examples and len(means) == 1 and len(parts[0][1]) == 1:
+            run, (number,) = parts[0]
+            found[key] = of_share(means[0], run.column(column.examples)[number])
             continue
         prompts = [
             run.column(column.groups)[numbers[0]] for run, numbers in parts if column.groups and len(numbers) == 1
@@ -163,6 +168,12 @@ class NumbersRow(NamedTuple):
     cells: list[Interval | str | None]
 
 
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """Return the different keys, ascending if all are whole numbers, because series may begin with different ones."""
+    found = list(dict.fromkeys(keys))
+    return sorted(found) if all(type(cell) is int for key in found for cell in key) else found
+
+
 def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Column]], list[NumbersRow]]:
     """Return the heads of a table of numbers, each with its column, and its rows."""
     heads: list[tuple[str, Column]] = []
@@ -173,19 +184,16 @@ def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Col
         if summary.measurement.column(number.y).role != "note":
             found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
         places: dict[Key, int] = {}
+        for own in in_order(key[len(table.rows) :] for values in found for key in values):
+            places[own] = len(heads)
+            head = number.head.format(**dict(zip(number.by, own, strict=True)))
+            heads.append((head, summary.measurement.column(number.y)))
         for of_series, values in enumerate(found):
             for key, interval in values.items():
-                row, own = key[: len(table.rows)], key[len(table.rows) :]
-                if own not in places:
-                    places[own] = len(heads)
-                    head = number.head.format(**dict(zip(number.by, own, strict=True)))
-                    heads.append((head, summary.measurement.column(number.y)))
-                cells[of_series, row][places[own]] = interval
+                cells[of_series, key[: len(table.rows)]][places[key[len(table.rows) :]]] = interval
     rows = []
     for (of_series, key), found_cells in sorted(cells.items(), key=lambda item: item[0][0]):
-        names = [
-            f"{name} {cell}" if isinstance(cell, int) else str(cell) for name, cell in zip(table.rows, key, strict=True)
-        ]
+        names = [summary.measurement.column(name).text_of(cell) for name, cell in zip(table.rows, key, strict=True)]
         series = summary.series[of_series]
         rows.append(
             NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])

@@ -95,6 +95,18 @@ def over_examples(mean: float, standard_error: float, bounds: tuple[float, float
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
 
 
+def over_texts(values: Sequence[float]) -> Interval:
+    """Return the mean over texts with a bootstrap interval; without one for a single text."""
+    if len(values) < 2:
+        return over_examples(values[0], math.nan)
+    return over_seeds_and_groups([list(values)])
+
+
+def of_share(share: float, examples: float) -> Interval:
+    """Return the share of correct answers of one model with Wilson's interval for that many examples."""
+    return with_wilson(Interval(share, share, share, 0.0, "examples"), examples)
+
+
 def over_rounds(values: Sequence[float]) -> Interval:
     """Return the median of the rounds of a measurement with an interval from order statistics; without one for fewer than 6.
 

@@ -16,6 +16,7 @@ from lengthwise.measurements.learned_bias import LearnedBias
 from lengthwise.measurements.logit_parts import LogitParts
 from lengthwise.measurements.lost_in_the_middle import LostInTheMiddle
 from lengthwise.measurements.position_shift import PositionShift
+from lengthwise.measurements.reach import Reach
 from lengthwise.measurements.recency import Recency
 from lengthwise.measurements.speed import Speed
 from lengthwise.measurements.table import Table
@@ -35,6 +36,7 @@ MEASUREMENTS: dict[str, Measurement] = {
         LostInTheMiddle(),
         Induction(),
         ExampleLengths(),
+        Reach(),
         Speed(),
     )
 }

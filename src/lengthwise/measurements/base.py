@@ -38,7 +38,8 @@ class Column:
     `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages.
     `whole`: whether they are whole numbers. `bounds`: between which its values and their intervals lie; "metric":
     those of the task's metric. `error`: the column with the standard errors of its values over examples, from which
-    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `weight`: the
+    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `examples`: the
+    column with the number of examples of a share, from which a single seed gets Wilson's interval. `weight`: the
     column with the weights of its means.
     """
 
@@ -51,7 +52,14 @@ class Column:
     bounds: Bounds | Literal["metric"] = None
     error: str = ""
     groups: str = ""
+    examples: str = ""
     weight: str = ""
+
+    def text_of(self, cell: Any) -> str:
+        """Return the name of a row with this cell, such as `layer 2`, `depth 50%` or a name alone."""
+        if self.percent:
+            return f"{self.name} {cell:.0%}"
+        return f"{self.name} {cell}" if isinstance(cell, int) else str(cell)
 
     @property
     def title(self) -> str:
@@ -59,9 +67,9 @@ class Column:
         return f"{text} ({self.unit})" if self.unit else text
 
 
-def key(name: str, text: str = "", unit: str = "") -> Column:
+def key(name: str, text: str = "", unit: str = "", **more: Any) -> Column:
     """Return a column that tells rows apart."""
-    return Column(name, text, unit)
+    return Column(name, text, unit, **more)
 
 
 def value(name: str, text: str = "", unit: str = "", **more: Any) -> Column:

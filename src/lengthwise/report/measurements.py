@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from lengthwise.analysis.answers import Summary, numbers_table, summarize
+from lengthwise.analysis.answers import Summary, in_order, numbers_table, summarize
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
@@ -164,9 +164,8 @@ class _Drawing:
 
     def _lines(self, chart: Chart) -> dict[str, Any]:
         found = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
-        xs = [x for (x,) in dict.fromkeys(key for values in found for key in values)]
-        numbers = sorted(x for x in xs if isinstance(x, int))
-        xs = numbers if chart.to_scale or len(numbers) == len(xs) else xs
+        xs = [x for (x,) in in_order(key for values in found for key in values)]
+        xs = [x for x in xs if isinstance(x, int)] if chart.to_scale else xs
         if not xs:
             return {}
         ticks = [f"{x:,}" if isinstance(x, int) else str(x) for x in xs]
