@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lengthwise.measurements.answer_file import read
 from transformers import AutoTokenizer
 
 from lengthwise.cli import main
 from lengthwise.huggingface import use
+from lengthwise.measurements.answer_file import read
 from lengthwise.reach.loading import load_folder
 from lengthwise.reach.model import Reader
 from lengthwise.store import open_results

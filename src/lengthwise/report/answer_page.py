@@ -7,23 +7,35 @@ from typing import Any
 from lengthwise.analysis.answers import Summary
 from lengthwise.report.charts.pictures import Panel, page, picture
 from lengthwise.report.measurements import Context, section
-from lengthwise.report.palette import looks
+from lengthwise.report.palette import Look, looks
 from lengthwise.report.pictures import charts_in
 from lengthwise.report.provenance import facts_table
 
 
 def content(summary: Summary, suffix: str) -> bytes:
     """Return a file of the format "svg", "png", "pdf" or "html". All texts of the files are escaped."""
-    measurement, look = summary.measurement, looks([series.label for series in summary.series])
-    data = section(summary, Context(measurement.chapter, "tokens"), look)
-    panels = [Panel(chart.title, chart.note, chart, look) for chart in charts_in(data["charts"])]
     if suffix != "html":
-        return picture(panels, suffix)
+        return picture(panels(summary), suffix)
+    measurement, data = summary.measurement, _data(summary)
     abouts = dict.fromkeys(part["about"] for part in (*data["charts"], *data["tables"]))
     facts = "; ".join(f"{name} {text}" for name, text in facts_table(summary.facts))
     texts = [text for text in (*abouts, data["remarks"], f"{facts}.") if text]
     tables = [_table(table, measurement.series) for table in data["tables"] if table["rows"]]
-    return page(measurement.chapter, texts, panels, tables)
+    return page(measurement.chapter, texts, panels(summary), tables)
+
+
+def panels(summary: Summary) -> list[Panel]:
+    """Return the charts of a summary, each with its title and its legend."""
+    look = _looks(summary)
+    return [Panel(chart.title, chart.note, chart, look) for chart in charts_in(_data(summary)["charts"])]
+
+
+def _data(summary: Summary) -> dict[str, Any]:
+    return section(summary, Context(summary.measurement.chapter, "tokens"), _looks(summary))
+
+
+def _looks(summary: Summary) -> dict[str, Look]:
+    return looks([series.label for series in summary.series])
 
 
 def _table(table: Mapping[str, Any], head: str) -> str:

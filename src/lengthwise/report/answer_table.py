@@ -31,7 +31,8 @@ def file_tables(summary: Summary) -> Iterator[Table | Text]:
         heads, rows = numbers_table(summary, declared)
         if not rows or declared.on_page_only:
             continue
-        yield _table(heads, rows, summary.measurement.series, Text(declared.title, "bold"), with_intervals=True)
+        yield Text(declared.title, "bold")
+        yield _table(heads, rows, summary.measurement.series, with_intervals=True)
         if declared.about:
             yield Text(declared.about.format(**texts), "dim")
         yield Text()
@@ -45,7 +46,7 @@ def _table(
     heads: Sequence[tuple[str, Column]],
     rows: Sequence[NumbersRow],
     head: str,
-    title: Text | None,
+    title: Text | None = None,
     *,
     with_intervals: bool,
 ) -> Table:

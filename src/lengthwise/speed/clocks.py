@@ -6,7 +6,6 @@ from typing import Literal, Protocol
 
 import torch
 
-
 Action = Callable[[], object]
 ClockName = Literal["CPU time", "wall time", "CUDA events"]
 

@@ -23,7 +23,15 @@ from lengthwise.values import join_names
 LEVEL = 0.05  # largest probability of any false claim in one comparison
 SMALLEST_CHANGE = 0.05  # of a ratio, in either direction
 MAX_EXACT = 10_000  # product of the numbers of rounds up to which p-values are exact; beyond, they are asymptotic
-COMPARABLE = ("d_model", "num_layers", "num_heads", "batch_tokens", "dtype", "backend", "threads")  # and the kind of device
+COMPARABLE = (
+    "d_model",
+    "num_layers",
+    "num_heads",
+    "batch_tokens",
+    "dtype",
+    "backend",
+    "threads",
+)  # and the kind of device
 
 Verdict = Literal["slower", "faster", "no change"]
 Cell = tuple[str, int]  # an encoding and a length

@@ -19,7 +19,7 @@ from lengthwise.measurements.speed import BASELINE, SpeedOptions
 from lengthwise.measurements.table import Row
 from lengthwise.speed.clocks import Clock, clock_for
 from lengthwise.speed.memory import NoMemory, measure_memory
-from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
+from lengthwise.speed.model import Subject, encoding_plans, order
 from lengthwise.studies.provenance import facts
 from lengthwise.training.numerics import reproducible, torch_threads
 
@@ -29,25 +29,15 @@ Show = Callable[[str, float, float], None]  # receives a description, the finish
 
 
 class Benchmark:
-    """The measurement of all encodings of a question, of which `known` are the rows that earlier calls measured."""
+    """The measurement of all encodings of a question."""
 
-    def __init__(
-        self,
-        options: SpeedOptions,
-        known: Sequence[Row] = (),
-        *,
-        clock: Clock | None = None,
-        show: Show = lambda text, done, total: None,
-    ):
-        self.options, self.plans, self._known, self._show = options, encoding_plans(options.encodings), known, show
+    def __init__(self, options: SpeedOptions, *, clock: Clock | None = None):
+        self.options, self.plans = options, encoding_plans(options.encodings)
         for plan in self.plans:
             plan.choice.require_layers(options.num_layers)
             if options.encodings:  # of all encodings, those that fit are measured
                 plan.require_possible(options)
         self.clock = clock or clock_for(torch.device(options.device), options.threads)
-        memory = MEMORY_PARTS if options.memory else 0
-        parts = memory + 1 + options.warmup + options.rounds  # of each encoding at each length
-        self._done, self._total = 0, parts * len(self.plans) * len(options.lengths)
 
     def answer(self) -> FileAnswer:
         """Return the answer without rows. Its subject is this program on this machine."""
@@ -57,11 +47,14 @@ class Benchmark:
         question = self.options.to_data()
         return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
 
-    def rows(self) -> Iterator[list[Row]]:
-        """Measure what is missing. Yield rows that belong together: those of a round only when it is finished."""
-        with torch_threads(self.options.threads), reproducible(torch.device(self.options.device)):
-            for length in self.options.lengths:
-                yield from _Length(self, length, [row for row in self._known if row["length"] == length]).measure()
+    def rows(self, known: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
+        """Measure what the known rows lack. Yield rows that belong together: those of a round only when it is finished."""
+        o, known = self.options, list(known)
+        parts = (MEMORY_PARTS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
+        self._show, self._done, self._total = show, 0, parts * len(self.plans) * len(o.lengths)
+        with torch_threads(o.threads), reproducible(torch.device(o.device)):
+            for length in o.lengths:
+                yield from _Length(self, length, [row for row in known if row["length"] == length]).measure()
 
     def advance(self, text: str, parts: int = 1) -> None:
         self._show(text, self._done, self._total)

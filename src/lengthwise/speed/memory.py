@@ -21,9 +21,9 @@ import torch
 from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.errors import first_line
 from lengthwise.machine_memory import is_out_of_memory
+from lengthwise.measurements.speed import SpeedOptions
 from lengthwise.plugins import load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
-from lengthwise.measurements.speed import SpeedOptions
 from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident
 from lengthwise.training.numerics import reproducible, torch_threads
 

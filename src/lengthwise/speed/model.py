@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from lengthwise.config import Choice, ConfigError, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import ENCODINGS, NoPE
-from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.measurements.speed import SpeedOptions
+from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.studies import encoding
 from lengthwise.training.optimizer import make_optimizer
 
