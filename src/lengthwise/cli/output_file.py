@@ -1,4 +1,4 @@
-"""The file of an option such as `--output`, checked before a command computes anything."""
+"""The file of an option such as `--plot`, checked before a command computes anything."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,13 @@ from lengthwise.values import require_no_address
 
 BEGINNINGS = {  # in small letters
     "HTML page": b"<!doctype html",
-    "JSON file": b"{",
     "SVG picture": b"<svg",
     "PNG picture": b"\x89png",
     "PDF file": b"%pdf",
 }
 
 
-def output_file(text: str, kind: str, option: str = "--output") -> Path:
+def output_file(text: str, kind: str, option: str) -> Path:
     """Return the path of the file that the option names. `kind`: what will be written, a key of `BEGINNINGS`.
 
     Raise `ConfigError` if the path is not that of a file in an existing folder, or if the file is anything but an older file of
