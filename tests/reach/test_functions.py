@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from lengthwise.measurements.answer_file import read
 
 from lengthwise.analysis.intervals import of_share
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import load
+from lengthwise.measurements.answer_file import read
 from lengthwise.measurements.reach import KINDS, ReachOptions
 from lengthwise.reach import functions
 from lengthwise.reach.functions import boolean_functions, log_probabilities, predictions, tokenize_prompt

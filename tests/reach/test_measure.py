@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from lengthwise.measurements.answer_file import read
 
+from lengthwise.measurements.answer_file import read
 from lengthwise.measurements.reach import Reach, ReachOptions
 from lengthwise.measurements.table import Table
 from lengthwise.reach.loading import load_folder

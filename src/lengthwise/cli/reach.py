@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from lengthwise.measurements.reach import ReachOptions
     from lengthwise.reach.text import Text
 
-ENDING = ".reach.jsonl"
+ANSWERS = ".jsonl"  # the ending of files of measurements
+ENDING = f".reach{ANSWERS}"
 Given = option_class({part.name: part for part in Reach.Options.fields()}, Reach().shown_default)
 
 
@@ -92,7 +93,7 @@ def command(
             "no model is named; name a folder, a run or files: lengthwise reach models/smollm2 --text FILE"
         )
     page = None if files.page is None else output_file(files.page, "HTML page", "--page")
-    if all(Path(path).is_file() for path in paths):
+    if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
         answers = [read(Path(path)) for path in paths]
@@ -115,6 +116,8 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     from lengthwise.studies import Compute
 
     chosen = None if files.out is None else new_file(files.out, force=True)  # checked before a large model is loaded
+    if chosen is not None and chosen.suffix != ANSWERS:
+        raise ConfigError(f"--out must end in {ANSWERS}, got {files.out!r}; name such a file")
     text = None if files.text is None else read_text(files.text)
     question = _question(given, text)
     if text is None and question.reads_text:

@@ -142,9 +142,15 @@ def _require_known(what: str, names: Sequence[str], known: Sequence[str]) -> Non
 
 
 def _scores(task: str, y: str, title: str, text: str) -> Chart:
-    where = {"task": task, "depth": None, "position": None}
     return Chart(
-        kind="lines", title=title, x="length", y=y, where=where, across="tokens that the model reads", about=text
+        kind="lines",
+        title=title,
+        x="length",
+        y=y,
+        where={"task": task, "depth": None, "position": None},
+        from_zero=task != TEXT,
+        across="tokens that the model reads",
+        about=text,
     )
 
 
@@ -219,15 +225,16 @@ class Reach(Measurement):
             across="first position of a range of positions",
             about="At the longest length that was measured. The first range begins at 0.",
         ),
-        Chart(
-            kind="curves",
-            title="Boolean functions from the examples of a prompt",
-            x="shots",
-            y="correct",
-            colour="prompts",
-            facet=("encoding",),
-            where={"task": FUNCTIONS},
-            about="The share of correct labels, over all functions.",
+        *(
+            Chart(
+                kind="lines",
+                title=f"Boolean functions: {kind} prompts",
+                x="shots",
+                y="correct",
+                where={"task": FUNCTIONS, "prompts": kind},
+                about="The share of correct labels, over all functions.",
+            )
+            for kind in KINDS
         ),
     )
     tables = (
