@@ -55,7 +55,7 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     assert "All results: " in said and (place / "a<b>.reach.jsonl").exists()
     assert re.search(r"text and needle +text +needle", said)
     assert re.search(r"\n a<b> +< 256 \(< 256\) +≥ 512 \(≥ 512\) +< 256 \(< 256\)", said)
-    assert "a<b>, pi:factor=4" in said and "claimed 2,048" in said
+    assert "a<b>, pi:factor=4" in said and "claimed 2048" in said
     assert len(rows_of("a<b>.reach.jsonl")) == 2 * 2 * 3
     page = Path("reach.html").read_text()
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page

@@ -274,7 +274,8 @@ class _Drawing:
                 chart,
                 f"from {ends[0]} to {ends[1]}",
                 f"from {shown(bottom)} to {shown(top)}",
-                f"{name}{'. ' if name else ''}Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
+                f"{name}{'. ' if name else ''}Lines: {len(lines)}, one for each {chart.colour}"
+                f"{' and seed' if chart.seeds == 'each' else ''}",
             ),
             self._line_curves(chart, lines),
             top,
