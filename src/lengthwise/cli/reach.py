@@ -143,8 +143,9 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
         out = chosen or out
         if files.page is not None and out.resolve() == Path(files.page).resolve():
             raise ConfigError(f"--page and --out are the same file, {one_line(out)}; name another one for the page")
-        options = {"batch_size": computing.batch_size, "max_minutes": computing.max_minutes}
-        model = MeasuredModel(pretrained, question, text, **options)
+        model = MeasuredModel(
+            pretrained, question, text, batch_size=computing.batch_size, max_minutes=computing.max_minutes
+        )
         if text is not None and len(model.windows) < question.examples:
             room = f"{len(model.windows)} of {question.examples} examples of {question.lengths[-1]:,} tokens"
             print(f"lengthwise: the text has room for {room}", file=sys.stderr)

@@ -371,9 +371,8 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
         for name, of_name in {**both, **tasks}.items():
             if lengths := min((lengths_of(method, task) for task in of_name), key=len):
                 found = [of_task(method, task, lengths) for task in of_name]
-                ends = {end: [getattr(one, end) for one in found] for end in ("low", "high")}
-                known = not any(map(math.isnan, ends["low"]))
-                both_ends = {end: min(values) if known else math.nan for end, values in ends.items()}
-                shorter = replace(min(found, key=lambda one: one.value), **both_ends)
+                known = not any(math.isnan(one.low) for one in found)
+                low, high = (min(getattr(one, end) for one in found) if known else math.nan for end in ("low", "high"))
+                shorter = replace(min(found, key=lambda one: one.value), low=low, high=high)
                 interval = shorter.interval_text or "no interval"
                 yield {"method": method, "task": name, "effective": f"{shorter.text} ({interval})"}
