@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from lengthwise import cache_folder
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
-from lengthwise.extend.plan import Tuning
+from lengthwise.measurements.retention import Tuning
 from lengthwise.machine_memory import is_out_of_memory
 
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
