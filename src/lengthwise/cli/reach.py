@@ -23,16 +23,15 @@ from lengthwise.cli.output_file import new_file, output_file
 from lengthwise.cli.printing import one_line, warn_of_untested_transformers
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
-from lengthwise.measurements.reach import FUNCTIONS, Reach
+from lengthwise.measurements.reach import FUNCTIONS, Reach, ReachOptions
 
 if TYPE_CHECKING:
     from lengthwise.measurements.answer_file import FileAnswer
-    from lengthwise.measurements.reach import ReachOptions
     from lengthwise.reach.text import Text
 
 ANSWERS = ".jsonl"  # the ending of files of measurements
 ENDING = f".reach{ANSWERS}"
-Given = option_class({part.name: part for part in Reach.Options.fields()}, Reach().shown_default)
+Given = option_class({part.name: part for part in ReachOptions.fields()}, Reach().shown_default)
 
 
 @FLATTENED
@@ -169,13 +168,13 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     return record.answer
 
 
-def _question(given: dict[str, Any], text: "Text | None") -> "ReachOptions":
+def _question(given: dict[str, Any], text: "Text | None") -> ReachOptions:
     """Return the question. Misspelt methods and functions are named before the model is loaded."""
-    values = option_values(Reach.Options.fields(), given)
+    values = option_values(ReachOptions.fields(), given)
     if "methods" in values:
         values["methods"] = method_names(given["methods"], "own,yarn:factor=4")
-    with named_as_options(Reach.Options):
-        question = Reach.Options(**values, text_sha256="" if text is None else text.sha256)
+    with named_as_options(ReachOptions):
+        question = ReachOptions(**values, text_sha256="" if text is None else text.sha256)
     if FUNCTIONS in question.tasks:
         from lengthwise.reach.functions import boolean_functions
 

@@ -22,7 +22,7 @@ from lengthwise.analysis.answer_files import of_files
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained
 from lengthwise.evaluation.pretrained.loading import DTYPES
-from lengthwise.extend.apply import NATIVE, load_written, original_length, require_applicable, write_folder, write_start
+from lengthwise.extend.apply import NATIVE, load_written, require_applicable, write_folder, write_start
 from lengthwise.extend.tune import Show, Windows, tune
 from lengthwise.measurements.answer_file import FileAnswer, Recording, recording
 from lengthwise.measurements.reach import OWN
@@ -153,7 +153,7 @@ class Extension:
         self.original = None
         gc.collect()
         model = load_written(target, self.device, self.options.dtype)
-        claimed = model.config.max_position_embeddings if built[-1]["form"].startswith(NATIVE) else self.max_positions
+        claimed = model.config.max_position_embeddings if built[-1]["form"] == NATIVE else self.max_positions
         self._measure(record, method, Pretrained(target, model, self.tokenizer, type(model).__name__, claimed))
 
     def _build(self, work: Path, method: str, place: str) -> Row:
@@ -196,7 +196,7 @@ class Extension:
 
     def _measure(self, record: Recording, method: str, pretrained: Pretrained) -> None:
         """Measure what is missing of the model of a method. A model is measured as it is, and its rows have the method's name."""
-        rows = [{**row, "method": OWN} for row in record.answer.rows if row["method"] == method]
+        rows: list[Row] = [{**row, "method": OWN} for row in record.answer.rows if row["method"] == method]
         model = MeasuredModel(pretrained, self.options.reach, self.text, rows)
         model.show = lambda text, done, total: self.show(f"{method}: {text.partition(': ')[2]}", done, total)
         for row in model.measure():

@@ -4,11 +4,12 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lengthwise.config import ConfigError
 from lengthwise.measurements.base import (
     Chart,
+    Column,
     Measurement,
     Number,
     Numbers,
@@ -166,8 +167,8 @@ class Reach(Measurement):
     """
 
     name = "reach"
-    Options = ReachOptions
-    columns = (
+    Options: ClassVar[type[Options]] = ReachOptions
+    columns: ClassVar[tuple[Column, ...]] = (
         key("method"),
         key("task"),
         key("length", unit="tokens"),
