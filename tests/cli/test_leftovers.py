@@ -98,7 +98,7 @@ def test_a_report_overwrites_nothing_but_an_older_report(here: Call, compared: P
     ids=["report", "reach"],
 )
 def test_a_pipe_is_no_output(here: Call, compared: Path, words: list[str], option: str) -> None:
-    pipe = compared.with_name("pipe")
+    pipe = compared.with_name("pipe.jsonl")
     os.mkfifo(pipe)
     place = ["--results", compared] if words[0] == "report" else []
     ran = here(*words, *place, option, pipe)

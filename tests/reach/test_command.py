@@ -54,8 +54,8 @@ def test_a_measurement_and_its_page(place: Path, capfd: pytest.CaptureFixture[st
     said = capfd.readouterr().out
     assert "All results: " in said and (place / "a<b>.reach.jsonl").exists()
     assert re.search(r"text and needle +text +needle", said)
-    assert re.search(r"\na<b> +< 256 \(< 256\) +≥ 512 \(≥ 512\) +< 256 \(< 256\)", said)
-    assert "a<b>, pi:factor=4" in said and "claimed 2,048" in said
+    assert re.search(r"\n a<b> +< 256 \(< 256\) +≥ 512 \(≥ 512\) +< 256 \(< 256\)", said)
+    assert "a<b>, pi:factor=4" in said and "claimed 2048" in said
     assert len(rows_of("a<b>.reach.jsonl")) == 2 * 2 * 3
     page = Path("reach.html").read_text()
     assert "a&lt;b&gt;, pi:factor=4" in page and "<script" not in page and "a<b>" not in page
@@ -202,14 +202,14 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "is too short for the task keys" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "100", "--tasks", "keys")
     assert "did you mean 'needle'" in refused(capfd, "tiny", *SMALL[:2], "--tasks", "needles")
     assert "there is no encoding 'ropee'" in refused(capfd, "tiny", *SMALL, "--methods", "own,ropee")
-    assert "--lengths must be numbers of tokens" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "1g")
+    assert "--lengths contains '1g'" in refused(capfd, "tiny", *SMALL[:2], "--lengths", "1g")
     assert "there is no encoding 'yarm'; did you mean 'YaRN'" in refused(
         capfd, "tiny", *SMALL, "--methods", "yarm:factor=4"
     )
     for option, words in {
         "--methods": "name own,yarn",
         "--text": "name a text file",
-        "--lengths": "name lengths",
+        "--lengths": "write whole numbers",
     }.items():
         others = [word for at in range(0, len(SMALL), 2) if SMALL[at] != option for word in SMALL[at : at + 2]]
         assert f"{option} is empty; {words}" in refused(capfd, "tiny", *others, option, "")
@@ -222,6 +222,7 @@ def test_bad_input(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "measure one model per call" in refused(capfd, "tiny", "tiny", *SMALL)
     assert "no folder" in refused(capfd, "tiny", *SMALL, "--page", "no/page.html")
     assert "no folder" in refused(capfd, "tiny", *SMALL, "--out", "no/reach.jsonl")
+    assert "--out must end in .jsonl, got 'reach.json'" in refused(capfd, "tiny", *SMALL, "--out", "reach.json")
     assert not list(place.glob("*.jsonl"))
     (place / "a.jsonl").write_text('{"format": 1}\n')
     assert "is not an answer that lengthwise wrote" in refused(capfd, "a.jsonl")

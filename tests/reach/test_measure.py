@@ -41,7 +41,7 @@ def started(
     if not file.exists():
         file.write_text(prose(8000))
     options = ReachOptions(**{"lengths": LENGTHS, "examples": 2, "targets": 16, "depths": 3, **settings})
-    found = MeasuredModel(model, options, read_text(file), rows, max_minutes=max_minutes)
+    found = MeasuredModel(model, options, read_text(file), list(rows), max_minutes=max_minutes)
     if show is not None:
         found.show = show
     return found

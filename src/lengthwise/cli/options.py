@@ -137,7 +137,7 @@ def option_class(parts: Mapping[str, dataclasses.Field[Any]], shown: Callable[[d
         kind: Any = {int: Integer, float: float, bool: bool}.get(part.type)  # type: ignore[arg-type]
         kind = part.type if get_origin(part.type) is Literal else kind or str
         default = False if kind is bool else None
-        annotated = Annotated[kind if kind is bool else kind | None, Parameter(help=text, show_default=False)]
+        annotated: Any = Annotated[kind if kind is bool else kind | None, Parameter(help=text, show_default=False)]
         fields.append((name, annotated, dataclasses.field(default=default)))
     own_module = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
     return FLATTENED(dataclasses.make_dataclass("Given", fields, frozen=True, kw_only=True, namespace=own_module))

@@ -23,15 +23,15 @@ from lengthwise.cli.output_file import new_file, output_file
 from lengthwise.cli.printing import one_line, warn_of_untested_transformers
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
-from lengthwise.measurements.reach import FUNCTIONS, Reach
+from lengthwise.measurements.reach import FUNCTIONS, Reach, ReachOptions
 
 if TYPE_CHECKING:
     from lengthwise.measurements.answer_file import FileAnswer
-    from lengthwise.measurements.reach import ReachOptions
     from lengthwise.reach.text import Text
 
-ENDING = ".reach.jsonl"
-Given = option_class({part.name: part for part in Reach.Options.fields()}, Reach().shown_default)
+ANSWERS = ".jsonl"  # the ending of files of measurements
+ENDING = f".reach{ANSWERS}"
+Given = option_class({part.name: part for part in ReachOptions.fields()}, Reach().shown_default)
 
 
 @FLATTENED
@@ -92,7 +92,7 @@ def command(
             "no model is named; name a folder, a run or files: lengthwise reach models/smollm2 --text FILE"
         )
     page = None if files.page is None else output_file(files.page, "HTML page", "--page")
-    if all(Path(path).is_file() for path in paths):
+    if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
         answers = [read(Path(path)) for path in paths]
@@ -115,6 +115,8 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     from lengthwise.studies import Compute
 
     chosen = None if files.out is None else new_file(files.out, force=True)  # checked before a large model is loaded
+    if chosen is not None and chosen.suffix != ANSWERS:
+        raise ConfigError(f"--out must end in {ANSWERS}, got {files.out!r}; name such a file")
     text = None if files.text is None else read_text(files.text)
     question = _question(given, text)
     if text is None and question.reads_text:
@@ -140,8 +142,9 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
         out = chosen or out
         if files.page is not None and out.resolve() == Path(files.page).resolve():
             raise ConfigError(f"--page and --out are the same file, {one_line(out)}; name another one for the page")
-        options = {"batch_size": computing.batch_size, "max_minutes": computing.max_minutes}
-        model = MeasuredModel(pretrained, question, text, **options)
+        model = MeasuredModel(
+            pretrained, question, text, batch_size=computing.batch_size, max_minutes=computing.max_minutes
+        )
         if text is not None and len(model.windows) < question.examples:
             room = f"{len(model.windows)} of {question.examples} examples of {question.lengths[-1]:,} tokens"
             print(f"lengthwise: the text has room for {room}", file=sys.stderr)
@@ -165,13 +168,13 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     return record.answer
 
 
-def _question(given: dict[str, Any], text: "Text | None") -> "ReachOptions":
+def _question(given: dict[str, Any], text: "Text | None") -> ReachOptions:
     """Return the question. Misspelt methods and functions are named before the model is loaded."""
-    values = option_values(Reach.Options.fields(), given)
+    values = option_values(ReachOptions.fields(), given)
     if "methods" in values:
         values["methods"] = method_names(given["methods"], "own,yarn:factor=4")
-    with named_as_options(Reach.Options):
-        question = Reach.Options(**values, text_sha256="" if text is None else text.sha256)
+    with named_as_options(ReachOptions):
+        question = ReachOptions(**values, text_sha256="" if text is None else text.sha256)
     if FUNCTIONS in question.tasks:
         from lengthwise.reach.functions import boolean_functions
 

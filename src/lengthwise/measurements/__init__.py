@@ -18,6 +18,7 @@ from lengthwise.measurements.lost_in_the_middle import LostInTheMiddle
 from lengthwise.measurements.position_shift import PositionShift
 from lengthwise.measurements.reach import Reach
 from lengthwise.measurements.recency import Recency
+from lengthwise.measurements.retention import Retention
 from lengthwise.measurements.speed import Speed
 from lengthwise.measurements.table import Table
 from lengthwise.values import unlisted
@@ -37,6 +38,7 @@ MEASUREMENTS: dict[str, Measurement] = {
         Induction(),
         ExampleLengths(),
         Reach(),
+        Retention(),
         Speed(),
     )
 }

@@ -4,11 +4,12 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lengthwise.config import ConfigError
 from lengthwise.measurements.base import (
     Chart,
+    Column,
     Measurement,
     Number,
     Numbers,
@@ -142,9 +143,15 @@ def _require_known(what: str, names: Sequence[str], known: Sequence[str]) -> Non
 
 
 def _scores(task: str, y: str, title: str, text: str) -> Chart:
-    where = {"task": task, "depth": None, "position": None}
     return Chart(
-        kind="lines", title=title, x="length", y=y, where=where, across="tokens that the model reads", about=text
+        kind="lines",
+        title=title,
+        x="length",
+        y=y,
+        where={"task": task, "depth": None, "position": None},
+        from_zero=task != TEXT,
+        across="tokens that the model reads",
+        about=text,
     )
 
 
@@ -160,8 +167,8 @@ class Reach(Measurement):
     """
 
     name = "reach"
-    Options = ReachOptions
-    columns = (
+    Options: ClassVar[type[Options]] = ReachOptions
+    columns: ClassVar[tuple[Column, ...]] = (
         key("method"),
         key("task"),
         key("length", unit="tokens"),
@@ -219,15 +226,16 @@ class Reach(Measurement):
             across="first position of a range of positions",
             about="At the longest length that was measured. The first range begins at 0.",
         ),
-        Chart(
-            kind="curves",
-            title="Boolean functions from the examples of a prompt",
-            x="shots",
-            y="correct",
-            colour="prompts",
-            facet=("encoding",),
-            where={"task": FUNCTIONS},
-            about="The share of correct labels, over all functions.",
+        *(
+            Chart(
+                kind="lines",
+                title=f"Boolean functions: {kind} prompts",
+                x="shots",
+                y="correct",
+                where={"task": FUNCTIONS, "prompts": kind},
+                about="The share of correct labels, over all functions.",
+            )
+            for kind in KINDS
         ),
     )
     tables = (
@@ -364,9 +372,8 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
         for name, of_name in {**both, **tasks}.items():
             if lengths := min((lengths_of(method, task) for task in of_name), key=len):
                 found = [of_task(method, task, lengths) for task in of_name]
-                ends = {end: [getattr(one, end) for one in found] for end in ("low", "high")}
-                known = not any(map(math.isnan, ends["low"]))
-                both_ends = {end: min(values) if known else math.nan for end, values in ends.items()}
-                shorter = replace(min(found, key=lambda one: one.value), **both_ends)
+                known = not any(math.isnan(one.low) for one in found)
+                low, high = (min(getattr(one, end) for one in found) if known else math.nan for end in ("low", "high"))
+                shorter = replace(min(found, key=lambda one: one.value), low=low, high=high)
                 interval = shorter.interval_text or "no interval"
                 yield {"method": method, "task": name, "effective": f"{shorter.text} ({interval})"}

@@ -49,7 +49,7 @@ class MeasuredModel:
     pretrained: Pretrained
     options: ReachOptions
     text: Text | None
-    rows: Sequence[Row] = ()
+    rows: list[Row] = field(default_factory=list)
     batch_size: int = 8
     max_minutes: float | None = None
     show: Show = lambda *_: None
@@ -57,7 +57,7 @@ class MeasuredModel:
 
     def __post_init__(self) -> None:
         options = self.options
-        self.rows, self.skipped, self.windows = list(self.rows), list[Row](), list[Sequence[int]]()
+        self.skipped, self.windows = list[Row](), list[Sequence[int]]()
         self.facts: dict[str, Any] = {}
         if self.text is not None:
             self.encode, self.prefix = encoder(self.pretrained)

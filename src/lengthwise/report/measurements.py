@@ -273,7 +273,8 @@ class _Drawing:
                 chart,
                 f"from {ends[0]} to {ends[1]}",
                 f"from {shown(bottom)} to {shown(top)}",
-                f"{name}. Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
+                f"{name}{'. ' if name else ''}Lines: {len(lines)}, one for each {chart.colour}"
+                f"{' and seed' if chart.seeds == 'each' else ''}",
             ),
             self._line_curves(chart, lines),
             top,
@@ -281,7 +282,8 @@ class _Drawing:
             self._shaded(chart, facets, place[1:]),
             bottom=bottom,
         )
-        titles = f"{chart.title.format(**self.texts)}, {name}", self._across(chart)
+        title = chart.title.format(**self.texts)
+        titles = f"{title}, {name}" if name else title, self._across(chart)
         about = {"name": name, "chart": drawn.named(*titles, self._upwards(chart))}
         if place[0] < 0:
             return about | {"label": name}
