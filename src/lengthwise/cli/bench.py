@@ -10,12 +10,12 @@ from cyclopts import Parameter
 
 from lengthwise.cli.answers import show_answers
 from lengthwise.cli.options import FLATTENED, Threads, named_as_options, option_class, option_values, split_names
-from lengthwise.cli.output_file import new_file, output_file
+from lengthwise.cli.output_file import new_file, picture_file
 from lengthwise.cli.printing import FittedTable, json_text, note_lines, one_line, stdout
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
 from lengthwise.measurements.speed import BASELINE, KINDS, Speed, sizes_for
-from lengthwise.values import join_names, near_miss
+from lengthwise.values import join_names
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lengthwise.measurements.speed import SpeedOptions
     from lengthwise.speed.compare import Change, Comparison
 
-PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file", ".html": "HTML page"}
 Given = option_class({part.name: part for part in Speed.Options.fields()}, Speed().shown_default)
 
 
@@ -75,7 +74,7 @@ def command(
     if output.compare is not None:
         return _compare(output, encodings)
     out = None if output.out is None else new_file(output.out, force=True)
-    plot = None if output.plot is None else _plot_file(output.plot)
+    plot = None if output.plot is None else picture_file(output.plot, (".svg", ".png", ".pdf", ".html"))
     if out is not None and plot is not None and out.absolute() == plot.absolute():
         raise ConfigError(f"--out and --plot are the same file {output.out}; name two files")
     answer, interrupt = _measured(_question(encodings, asdict(given), output), out)
@@ -140,14 +139,6 @@ def _exit_code(answer: "FileAnswer") -> int:
     for line in missing:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     return 1 if missing else 0
-
-
-def _plot_file(text: str) -> Path:
-    suffix = Path(text).suffix.lower()
-    if suffix not in PICTURES:
-        near = near_miss(suffix, PICTURES) if suffix else ""
-        raise ConfigError(f"--plot must end in .svg, .png, .pdf or .html, got {text[:80]!r}{near}; name such a file")
-    return output_file(text, PICTURES[suffix], "--plot")
 
 
 # ---- comparison ---------------------------------------------------------------------------------------------------
