@@ -127,6 +127,15 @@ class ReachOptions(Options):
     def reads_text(self) -> bool:
         return set(self.tasks) != {FUNCTIONS}
 
+    def to_data(self) -> dict[str, Any]:
+        """Return what is stored: the options that the tasks need."""
+        of_functions = ("functions", "dims", "shots", "prompts", "form")
+        unused = set() if FUNCTIONS in self.tasks else set(of_functions)
+        unused |= set() if self.reads_text else {"lengths", "text_sha256"}
+        unused |= set() if TEXT in self.tasks else {"targets"}
+        unused |= set() if set(self.tasks) & set(RETRIEVAL) else {"depths", "chat"}
+        return {name: cell for name, cell in super().to_data().items() if name not in unused}
+
     def depths_of(self, task: str) -> tuple[float | None, ...]:
         """Return the depths of a task as shares of the text; a task without a depth has one entry, None."""
         if task not in WITH_DEPTH:
