@@ -129,13 +129,13 @@ def option_class(parts: Mapping[str, dataclasses.Field[Any]], shown: Callable[[d
     """Return a dataclass with options of a measurement as the command line gives them. None is the default of the measurement.
 
     `parts`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists are text such
-    as 5-20, 5,10,20 or rope,alibi.
+    as 5-20, 5,10,20 or rope,alibi, and so is the value of `lengths` if it stands for the field `length` of several questions.
     """
     fields: list[Any] = []
     for name, part in parts.items():
         text = f"{part.metadata['text']} [default: {shown(part)}]"
         kind: Any = {int: Integer, float: float, bool: bool}.get(part.type)  # type: ignore[arg-type]
-        kind = part.type if get_origin(part.type) is Literal else kind or str
+        kind = part.type if get_origin(part.type) is Literal else str if name != part.name else kind or str
         default = False if kind is bool else None
         annotated: Any = Annotated[kind if kind is bool else kind | None, Parameter(help=text, show_default=False)]
         fields.append((name, annotated, dataclasses.field(default=default)))
