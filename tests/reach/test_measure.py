@@ -13,7 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lengthwise.measurements.answer_file import read
+from lengthwise.analysis.answer_files import of_files
+from lengthwise.analysis.answers import summarize
+from lengthwise.measurements.answer_file import FileAnswer, read
 from lengthwise.measurements.reach import Reach, ReachOptions
 from lengthwise.measurements.table import Table
 from lengthwise.reach.loading import load_folder
@@ -359,3 +361,15 @@ def test_a_method_that_does_harm_at_the_shortest_length_reaches_nowhere() -> Non
     assert effective([*own, *nope], "text").startswith("138 (")
     assert effective([*own, *nope], "text", "nope").startswith("< 128 (")
     assert effective(nope, "text", "nope").startswith("≥ 256 (")
+
+
+def test_scores_have_intervals_over_examples() -> None:
+    rows = [*rows_of("text", {256: (1.0, 2.0, 3.0, 4.0)}), *rows_of("needle", {256: (1.0,) * 10})]
+    rows[0]["loss"], rows[1]["correct"] = 2.5, 1.0
+    origin: dict[str, Any] = {"subject": {"name": "tiny"}, "question": ReachOptions().to_data(), "origin": {}}
+    summary = of_files([FileAnswer(measurement=Reach(), rows=list(rows), **origin)])
+    (text,) = summarize(summary, "loss", ("length",), {"task": "text", "position": None})
+    (needle,) = summarize(summary, "correct", ("length",), {"task": "needle", "depth": None})
+    assert text[256,].mean == 2.5 and 1.0 < text[256,].low < 2.0 < 3.0 < text[256,].high < 4.0
+    assert needle[256,].mean == needle[256,].high == 1.0
+    assert needle[256,].low == pytest.approx(0.722, abs=1e-3)  # Wilson's

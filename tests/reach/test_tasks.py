@@ -150,7 +150,7 @@ def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:
     assert read == [800] * 4, "eight characters for each token"
     size = len(text.content)
     starts = [text.content.index(f" w{window[0]} ") if n else 0 for n, window in enumerate(found)]
-    assert begins.unit == "characters" and list(begins.starts) == starts
+    assert begins == {"unit": "characters", "starts": starts}
     assert [start / size for start in starts] == pytest.approx([0, 0.25, 0.5, 0.75], abs=0.001), (
         "evenly spaced over the whole text"
     )
@@ -176,7 +176,7 @@ def test_windows_of_a_short_text(tmp_path) -> None:
     def found(size: int, examples: int) -> list[list[int]]:
         text = Text(tmp_path, "", "")
         windows_, begins = windows(text, lambda _: list(range(size)), 100, 10, examples)
-        assert begins.unit == "tokens" and list(begins.starts) == [window[0] for window in windows_]
+        assert begins == {"unit": "tokens", "starts": [window[0] for window in windows_]}
         return [list(window) for window in windows_]
 
     assert [(window[0], window[-1], len(window)) for window in found(1000, 4)] == [

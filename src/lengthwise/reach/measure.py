@@ -64,7 +64,7 @@ class MeasuredModel:
             self.windows, starts = windows(
                 self.text, self.encode, options.lengths[-1], options.targets, options.examples
             )
-            self.facts["windows"] = starts.to_data()
+            self.facts["windows"] = starts
         self.chat = chat_of(self.pretrained) if options.chat else None
         if self.chat is not None:
             self.facts["chat"] = self.chat.to_data()
