@@ -42,7 +42,7 @@ def test_the_terminal_has_a_table_for_times_memory_and_reasons() -> None:
     assert "RoPE, length 512 too long" in text
     assert any(line.startswith("NoPE, length 256 ") for line in text)
     assert any("12 of 12 rounds are finished" in line for line in text)
-    assert any("cpu (Imaginary 1)" in line and "torch 2.13.0" in line for line in text)
+    assert all(words in " ".join(text) for words in ("device cpu (Imaginary 1)", "torch 2.13.0", "seed 0"))
 
 
 def test_few_rounds_have_no_interval() -> None:

@@ -34,6 +34,6 @@ def of_files(answers: Sequence[FileAnswer]) -> Summary:
 
 
 def flat_facts(answer: FileAnswer) -> dict[str, Any]:
-    """Return the subject, the question and the origin of an answer, flat, with short hashes."""
-    facts = flat({**answer.subject, **answer.question, **answer.origin})
+    """Return the question, the subject and the origin of an answer, flat, with short hashes."""
+    facts = flat({**answer.question, **answer.subject, **answer.origin})
     return {name: plain(value) if isinstance(value, str) else value for name, value in facts.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lengthwise.analysis.answer_files import flat_facts
+from lengthwise.analysis.differences import flat
 from lengthwise.analysis.intervals import Interval, over_rounds
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, KINDS, Kind
@@ -32,6 +32,7 @@ COMPARABLE = (
     "backend",
     "threads",
 )  # and the kind of device
+COMMIT = ("commit", "uncommitted_changes")  # differ in most comparisons, whose aim is to see the effect of a change
 
 Verdict = Literal["slower", "faster", "no change"]
 Cell = tuple[str, int]  # an encoding and a length
@@ -161,7 +162,7 @@ def _notes(
     b: _Measured,
     samples: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> Iterator[str]:
-    about = [{k: v for k, v in flat_facts(file).items() if k not in ("date", "commit")} for file in (before, after)]
+    about = [{k: v for k, v in flat(file.subject).items() if k not in COMMIT} for file in (before, after)]
     if different := _different(*about):
         yield f"The machines or the versions differ, so a change may come from them: {different}."
     for own, other, name in ((a, b, "A"), (b, a, "B")):
