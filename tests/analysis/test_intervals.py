@@ -1,6 +1,7 @@
 """Intervals against numbers worked out by hand (t quantiles from the printed tables)."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from lengthwise.analysis.intervals import (
     Method,
     of_scores,
     of_seeds,
+    over_rounds,
     over_seeds_and_groups,
     over_shares,
     sample_variance,
@@ -299,3 +301,22 @@ def test_scores_without_groups_that_belong_together_are_over_seeds(groups: list[
 
 def test_a_single_score_without_groups_is_over_its_examples() -> None:
     assert of_scores([1.0], [[]], 0.1) == over_examples(1.0, 0.1)
+
+
+@pytest.mark.parametrize("count", [1, 5, 6, 12, 13, 20, 101])
+def test_the_interval_over_rounds_is_the_narrowest_with_95_percent(count: int) -> None:
+    def missed(rank: int) -> float:  # the median is below the rank-th smallest or above the rank-th largest
+        return 2 * sum(math.comb(count, n) for n in range(rank)) / 2**count
+
+    interval = over_rounds([float(n) for n in range(1, count + 1)])
+    assert (interval.basis == "none") == (count < 6)
+    assert interval.mean == (count + 1) / 2
+    rank = int(interval.low) if count >= 6 else 0
+    assert missed(rank) <= 0.05 < missed(rank + 1)
+    assert count < 6 or interval.high == count + 1 - rank
+
+
+def test_the_interval_over_rounds_contains_the_median_in_95_percent() -> None:
+    chance = random.Random(0)
+    intervals = [over_rounds([chance.lognormvariate(0.0, 1.0) for _ in range(12)]) for _ in range(1000)]  # of median 1
+    assert 943 <= sum(i.low <= 1.0 <= i.high for i in intervals) <= 978  # 96.1 % are expected

@@ -75,7 +75,7 @@ USAGE = [
     ([*COMPARE, "--steps", "0"], "steps must be at least 1 for a run without a parent, got 0"),
     ([*COMPARE, "--num-heads", "3"], "--d-model must be a multiple of num_heads, got 128 and 3"),
     ([*COMPARE, "--batch-size", "0"], "lengthwise: --batch-size must be at least 1, got 0"),
-    (["bench", "--rounds", "0"], "lengthwise: --rounds must be at least 1, got 0"),
+    (["bench", "--rounds", "0"], "lengthwise: --rounds must be a whole number of at least 1, got 0"),
     ([*COMPARE, "--workers", "0"], "workers must be from 1 to 10,000, got 0"),
     ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used with this PyTorch on this machine; available: cpu"),
     ([*COMPARE, "--device", "tpu"], "device 'tpu' cannot be used with this PyTorch on this machine; available: cpu"),

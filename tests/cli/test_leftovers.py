@@ -93,15 +93,17 @@ def test_a_report_overwrites_nothing_but_an_older_report(here: Call, compared: P
 
 @needs_pipes
 @pytest.mark.parametrize(
-    "words", [["report"], ["pretrained", ".", "--tasks", "conjunction"]], ids=["report", "pretrained"]
+    ("words", "option"),
+    [(["report"], "--output"), (["reach", ".", "--tasks", "functions"], "--out")],
+    ids=["report", "reach"],
 )
-def test_a_pipe_is_no_output(here: Call, compared: Path, words: list[str]) -> None:
-    pipe = compared.with_name("pipe")
+def test_a_pipe_is_no_output(here: Call, compared: Path, words: list[str], option: str) -> None:
+    pipe = compared.with_name("pipe.jsonl")
     os.mkfifo(pipe)
     place = ["--results", compared] if words[0] == "report" else []
-    ran = here(*words, *place, "--output", pipe)
+    ran = here(*words, *place, option, pipe)
     assert ran.code == 2
-    assert f"--output {pipe} must be a regular file, but it is a pipe or a device; name another file" in ran.err
+    assert f"{option} {pipe} must be a regular file, but it is a pipe or a device; name another file" in ran.err
     assert pipe.is_fifo()
 
 

@@ -220,7 +220,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
             ("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"),
             "examples must be a whole number of at least 1, got 0",
         ),
-        (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
+        (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), 'did you mean "published"'),
         (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds needs --against with"),
         (("attended-distance", "FIRE", "--against", "NOPE"), "Unknown option: --against"),
         (("learned-bias", "FIRE", "--lengths", "8"), "Unknown option: --lengths"),

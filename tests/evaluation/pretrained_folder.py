@@ -45,3 +45,11 @@ def change(folder, file="config.json", **settings):
     found = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**found, **settings}))
     return folder
+
+
+def predicted(model):
+    """What a model predicts after two prompts with one example of a Boolean function."""
+    from lengthwise.reach.functions import boolean_functions, predictions, prompts_of
+
+    (choice,) = boolean_functions(["conjunction"], 3)
+    return predictions(model, *prompts_of(choice, "standard", 1, 1, "plain", 2, 0), 8)

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
+from lengthwise.evaluation.pretrained import load
 from lengthwise.evaluation.pretrained.transformers_calls import offline, transformers_call
 
 _spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
 _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
-change, make = _module.change, _module.make
+change, make, predicted = _module.change, _module.make, _module.predicted
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
 pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
@@ -49,11 +49,11 @@ def __getattr__(name):
 
 ASK = """
 import sys
-from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
-plan = Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2)
+from lengthwise.evaluation.pretrained import load
+from lengthwise.reach.functions import predictions
 for folder in sys.argv[1:]:
     model = load(folder)
-    assert predict_labels(model, plan)[0].n == 2
+    assert predictions(model, ["Input: 0\\nLabel:"] * 2, [0, 1], 8)["n"] == 2
     print(model.description()["attention"])
 """
 
@@ -149,7 +149,7 @@ def test_the_hub_is_off_for_a_while_only(tmp_path, monkeypatch):
 
     model, seen = load(make(tmp_path)), []
     model.model.register_forward_pre_hook(lambda *_: seen.append(is_offline_mode()))
-    predict_labels(model, Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2))
+    predicted(model)
     assert seen and all(seen) and not is_offline_mode()
 
 

@@ -12,18 +12,17 @@ import torch
 
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
+from lengthwise.evaluation.pretrained import load
 
 _spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
 _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
-change, make = _module.change, _module.make
+change, make, predicted = _module.change, _module.make, _module.predicted
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
 pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
 
 ESCAPES = "\x1b[31mRED\x1b]0;title\x07\nlengthwise: everything is fine"
-PLAN = Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2)
 
 
 @pytest.fixture
@@ -32,7 +31,23 @@ def refused(capfd):
 
     def ask(folder):
         capfd.readouterr()  # a bar of what the test saved
-        assert main(["pretrained", str(folder), "--prompts", "2", "--tasks", "conjunction", "--examples", "1"]) == 2
+        assert (
+            main(
+                [
+                    "reach",
+                    str(folder),
+                    "--tasks",
+                    "functions",
+                    "--functions",
+                    "conjunction",
+                    "--shots",
+                    "1",
+                    "--examples",
+                    "2",
+                ]
+            )
+            == 2
+        )
         printed = capfd.readouterr()
         assert printed.out == ""
         assert printed.err.startswith(f"lengthwise: {folder}")
@@ -71,7 +86,7 @@ def test_nothing_of_transformers_is_printed(tmp_path, capfd, recwarn):
 
     heard, disabled, streams = [], logging.root.manager.disable, (sys.stdout, sys.stderr)
     model.model.register_forward_pre_hook(speak)
-    assert predict_labels(model, PLAN)[0].n == 2
+    assert predicted(model)["n"] == 2
     assert heard and capfd.readouterr() == ("", "") and not recwarn.list
     assert (logging.root.manager.disable, sys.stdout, sys.stderr) == (disabled, *streams)
 
@@ -97,7 +112,7 @@ def test_an_error_while_a_model_is_asked_names_the_folder(tmp_path):
 
     model.model.register_forward_pre_hook(fail)
     with pytest.raises(ConfigError) as caught:
-        predict_labels(model, PLAN)
+        predicted(model)
     assert str(caught.value).startswith(
         f"{tmp_path}: transformers cannot compute its logits (IndexError: wrong index); "
     )
@@ -145,8 +160,8 @@ def test_a_weight_of_another_model(tmp_path, refused):
 )
 def test_what_old_checkpoints_keep_beside_weights(tmp_path, kind, more):
     """Masks and frequencies, which models compute by themselves."""
-    usual = predict_labels(load(make(tmp_path, kind)), PLAN)
-    assert predict_labels(load(add(tmp_path, **more)), PLAN) == usual
+    usual = predicted(load(make(tmp_path, kind)))
+    assert predicted(load(add(tmp_path, **more))) == usual
 
 
 def test_weights_that_are_stored_twice(tmp_path):

@@ -19,14 +19,14 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lengthwise.cli import main
-from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import RoPE
 from lengthwise.extend import unfinished
-from lengthwise.extend.plan import Tuning
-from lengthwise.extend.report import read
 from lengthwise.extend.tune import Windows, newest_checkpoint
 from lengthwise.huggingface import LengthwiseForCausalLM
 from lengthwise.huggingface.export import export
+from lengthwise.measurements.answer_file import read
+from lengthwise.measurements.retention import Retention, Tuning
 from lengthwise.tasks import Text
 from lengthwise.training import build
 from tests.evaluation.pretrained_folder import change
@@ -51,6 +51,21 @@ def run(*words: Any) -> int:
     return main(["extend", *map(str, words)])
 
 
+def losses(answer: Any, method: str, length: int) -> list[float]:
+    (row,) = (r for r in answer.rows if (r["method"], r.get("length")) == (method, length) and "losses" in r)
+    return list(row["losses"])
+
+
+def changes_of(path: str) -> list[Any]:
+    """The changes of the cross-entropy by method and length."""
+    shown = Retention().derive(read(Path(path) / "retention.jsonl").table)
+    return [row for row in shown if row.get("change") is not None]
+
+
+def built(path: str) -> list[Any]:
+    return [row for row in read(Path(path) / "retention.jsonl").rows if "form" in row]
+
+
 def weights(path: str) -> dict[str, torch.Tensor]:
     return load_file(Path(path) / "model.safetensors")
 
@@ -60,33 +75,30 @@ def test_one_method_without_training(place: Path, capfd: pytest.CaptureFixture[s
     (place / "tiny" / "tokenizer_config.json").chmod(0o400)
     assert run("tiny", "--methods", "yarn:factor=4", *MEASURED, "--out", "new") == 0
     said = capfd.readouterr().out
-    assert "Lost at 64 tokens (training length 64)" in said and "native" in said
+    assert "whose training length is 64 tokens" in said and "native" in said
     assert not list(place.glob("*.unfinished")) and not list(place.glob(".*"))
     model = AutoModelForCausalLM.from_pretrained("new")
     assert model.config.rope_parameters["rope_type"] == "yarn" and model.config.max_position_embeddings == 256
     assert (
         AutoTokenizer.from_pretrained("new")("the").input_ids == AutoTokenizer.from_pretrained("tiny")("the").input_ids
     )
-    report = read(Path("new/retention.json"))
-    (extended,) = report.models
-    assert report.original == 64 and report.plan.tuning is None and extended.built.folder == ""
-    assert [change.length for change in extended.changes] == [64, 128, 256]
-    for found in extended.changes:
-        (old,), (new,) = (r.find("own", "text", found.length) for r in (report.before, extended.after))
-        differences = [b - a for a, b in zip(old.scores, new.scores, strict=True)]
-        assert found.n == 4 and found.difference == pytest.approx(sum(differences) / 4, abs=1e-7)
-        assert found.low is not None and found.high is not None
-        assert min(differences) - 1 <= found.low <= found.difference <= found.high <= max(differences) + 1
-        assert found.after - found.before == pytest.approx(found.difference, abs=1e-7)
-        assert found.text in said.replace("\n", " ") or found.text.split()[0] in said
+    answer = read(Path("new/retention.jsonl"))
+    assert answer.question["train_length"] == 64 and "tune_sha256" not in answer.question
+    assert [row["folder"] for row in answer.rows if "form" in row] == ["this folder"]
+    changes = changes_of("new")
+    assert [row["length"] for row in changes] == [64, 128, 256]
+    for row in changes:
+        old, new = (losses(answer, method, row["length"]) for method in ("own", "yarn:factor=4"))
+        differences = [b - a for a, b in zip(old, new, strict=True)]
+        assert len(differences) == 4 and row["changes"] == pytest.approx(differences)
+        assert row["change"] == pytest.approx(sum(differences) / 4, abs=1e-7)
+        assert f"{abs(row['change']):.3f} (" in said
     page = Path("new/retention.html").read_text()
     for word in (
         "What was lost, and what was gained?",
         "yarn:factor=4",
-        "Settings",
         "What it took",
-        "Lost at 64 tokens",
-        "<span>--rope-scaling yarn</span> <span>--rope-freq-base 10000</span> <span>--rope-scale 4</span>",
+        "--rope-scaling yarn --rope-freq-base 10000 --rope-scale 4",
     ):
         assert word in page
     assert "<script" not in page
@@ -108,15 +120,13 @@ def test_the_page_fits_a_phone(place: Path, browser: Any) -> None:
 @pytest.mark.medium
 def test_the_measurement_before_is_that_of_reach(place: Path) -> None:
     assert run("tiny", "--methods", "pi:factor=2", *MEASURED, "--out", "new") == 0
-    words = ("reach", "tiny", *MEASURED, "--tasks", "text", "--methods", "own,pi:factor=2", "--output", "r.json")
+    words = ("reach", "tiny", *MEASURED, "--tasks", "text", "--methods", "own,pi:factor=2", "--out", "r.jsonl")
     assert main([str(word) for word in words]) == 0
-    from lengthwise.reach.results import read as read_results
-
-    report, reach = read(Path("new/retention.json")), read_results(Path("r.json"))
+    extended, reach = read(Path("new/retention.jsonl")), read(Path("r.jsonl"))
     for length in (64, 128, 256):
-        assert report.before.find("own", "text", length)[0].scores == reach.find("own", "text", length)[0].scores
-        after = report.models[0].after.find("own", "text", length)[0].scores
-        assert after == pytest.approx(reach.find("pi:factor=2", "text", length)[0].scores, rel=1e-5)
+        assert losses(extended, "own", length) == losses(reach, "own", length)
+        after = losses(extended, "pi:factor=2", length)
+        assert after == pytest.approx(losses(reach, "pi:factor=2", length), rel=1e-5)
 
 
 @pytest.mark.medium
@@ -132,14 +142,15 @@ def test_training_changes_the_weights_and_the_encoding(
     assert sorted(path.name for path in (place / "new").iterdir()) == [
         "fire",
         "retention.html",
-        "retention.json",
+        "retention.jsonl",
         "yarn-factor-2",
     ]
-    report = read(Path("new/retention.json"))
-    for extended in report.models:
-        assert extended.changes[0].difference < 0, "the model has learned the words of the text"
-        assert extended.built.loss_steps == (1, 2, 3, 4, 5, 6) and extended.built.seconds > 0
-        assert extended.built.losses[-1] < extended.built.losses[0]
+    assert all(row["change"] < 0 for row in changes_of("new") if row["length"] == 64), (
+        "it learned the words of the text"
+    )
+    for row in built("new"):
+        assert row["train_steps"] == [1, 2, 3, 4, 5, 6] and row["build_seconds"] > 0
+        assert row["train_losses"][-1] < row["train_losses"][0]
     trained, start, own = weights("new/fire"), weights("start"), weights("tiny")
     assert trained.keys() == start.keys() and weights("new/yarn-factor-2").keys() == own.keys()
     encodings = [name for name in trained if "position_encodings" in name]
@@ -163,14 +174,14 @@ def test_an_exported_run_is_trained_further(
     export(exported, build(exported)[0], place / "run")
     assert run("run", "--methods", "fire", *MEASURED, *TUNED, *lora, "--out", "new") == 0
     capfd.readouterr()
-    (extended,) = read(Path("new/retention.json")).models
-    assert extended.built.form == "lengthwise" and extended.changes[0].difference < 0
+    (row,) = built("new")
+    assert row["form"] == "lengthwise" and changes_of("new")[0]["change"] < 0
     loaded = AutoModelForCausalLM.from_pretrained("new")
     assert type(loaded) is LengthwiseForCausalLM and loaded.config.encoding["is"] == "FIRE"
 
 
 def test_a_row_of_the_training_depends_on_the_seed_and_its_number_alone() -> None:
-    settings: dict[str, Any] = {"text_sha256": "", "length": 10, "learning_rate": 1.0, "warmup": 0, "save_every": 1}
+    settings: dict[str, Any] = {"length": 10, "learning_rate": 1.0, "warmup": 0, "save_every": 1}
     one = Windows(range(1000), [7], Tuning(steps=4, batch_size=6, accumulate=1, **settings), 5)
     two = Windows(range(1000), [7], Tuning(steps=9, batch_size=1, accumulate=3, **settings), 5)
     other = Windows(range(1000), [7], Tuning(steps=9, batch_size=1, accumulate=3, **settings), 6)
@@ -224,8 +235,7 @@ def test_an_interrupted_command_repeats_nothing(
         assert names == sorted(path.name for path in (place / "cut" / method).iterdir())
         for name in names:
             assert (place / "whole" / method / name).read_bytes() == (place / "cut" / method / name).read_bytes()
-    whole, cut = (read(Path(name) / "retention.json") for name in ("whole", "cut"))
-    assert [model.changes for model in whole.models] == [model.changes for model in cut.models]
+    assert changes_of("whole") == changes_of("cut")
 
 
 def test_unfinished_work_belongs_to_its_settings(
@@ -237,13 +247,13 @@ def test_unfinished_work_belongs_to_its_settings(
     with monkeypatch.context() as patch:
         patch.setattr(unfinished, "write_start", interrupt)
         assert run("tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED, "--out", "new") == 130
-    assert "--learning-rate 0.003 instead of 0.001; give" in refused(
+    assert "--learning-rate 0.003 instead of 0.001; name another" in refused(
         capfd, "tiny", "--methods", "pi:factor=2", *MEASURED, *TUNED[:-1], 0.001, "--out", "new"
     )
     assert "--methods pi:factor=2 instead of nope; --tune" in refused(
         capfd, "tiny", "--methods", "nope", *MEASURED, "--out", "new"
     )
-    (place / "new.unfinished" / "plan.json").unlink()
+    (place / "new.unfinished" / "retention.jsonl").unlink()
     expected = "new.unfinished is no unfinished work of lengthwise extend"
     assert expected in refused(capfd, "tiny", "--methods", "nope", *MEASURED, "--out", "new")
 
@@ -277,9 +287,8 @@ def test_a_killed_training_ends_with_the_same_weights(lora: list[str], place: Pa
     for out in ("cut", "whole"):
         subprocess.run(command(out), check=True, stdout=subprocess.DEVNULL)
     assert all(torch.equal(value, weights("whole")[name]) for name, value in weights("cut").items())
-    whole, cut = (read(Path(name) / "retention.json") for name in ("whole", "cut"))
-    assert whole.models[0].changes == cut.models[0].changes
-    assert whole.models[0].built.losses == cut.models[0].built.losses
+    assert changes_of("whole") == changes_of("cut")
+    assert [row["train_losses"] for row in built("whole")] == [row["train_losses"] for row in built("cut")]
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------------
@@ -376,15 +385,3 @@ def test_a_training_without_memory_says_what_to_do(
     monkeypatch.setattr(tune._InOrder, "training_step", full)
     said = refused(capfd, "tiny", "--methods", "nope", *MEASURED, *TUNED, "--out", "new")
     assert "out of memory while nope was trained on 1 × 96 tokens; take a smaller --batch-size" in said
-
-
-@pytest.mark.parametrize("content", ["", '{"format": 1, "plan": 3}'])
-def test_a_file_that_is_no_report_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "retention.json").write_text(content)
-    with pytest.raises(ConfigError, match="is not a file of lengthwise extend"):
-        read(tmp_path / "retention.json")
-
-
-def test_a_report_survives_a_round_trip(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("tiny", "--methods", "nope", *MEASURED, "--json", "--out", "new") == 0
-    assert json.loads(capfd.readouterr().out) == json.loads(Path("new/retention.json").read_text())

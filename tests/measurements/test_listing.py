@@ -23,7 +23,7 @@ def test_every_measurement_is_a_described_file(measurement: Measurement) -> None
     assert not re.search(r"^(import|from) torch", file.read_text(), re.MULTILINE), "reports need no PyTorch"
     assert measurement.summary.endswith(".")
     assert measurement.charts and measurement.tables
-    assert f"`{measurement.name}`" in (DOCS / "probes.md").read_text()
+    assert any(f"`{measurement.name}`" in page.read_text() for page in DOCS.glob("*.md"))
 
 
 @pytest.mark.parametrize("measurement", MEASUREMENTS.values(), ids=MEASUREMENTS)
@@ -41,10 +41,10 @@ def test_declarations_name_columns(measurement: Measurement) -> None:
         assert {name for _, name, _, _ in Formatter().parse(table.about) if name} <= texts
         for number in table.numbers:
             assert {number.y, *number.by, *number.where, *table.rows} <= set(columns)
-            assert columns[number.y].role == "value"
+            assert columns[number.y].role in ("value", "note")
             assert {name for _, name, _, _ in Formatter().parse(number.head) if name} <= set(number.by)
     for column in columns.values():
-        assert {column.error, column.groups, column.weight} - {""} <= set(columns)
+        assert {column.error, column.groups, column.examples, column.weight} - {""} <= set(columns)
 
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES)

@@ -26,7 +26,8 @@ FAMILIES = ["llama", "llama, yarn", "qwen3", "gpt_neox", "smollm3"]
 
 
 def flags(family: str, method: str, **settings: Any) -> dict[str, tuple[str, str]]:
-    return {entry.program: (entry.flags, entry.reason) for entry in program_flags(model_of(family, **settings), method)}
+    rows = program_flags(model_of(family, **settings), method)
+    return {row["program"]: (row.get("flags", ""), row.get("reason", "")) for row in rows}
 
 
 def expected(family: str, method: str) -> tuple[Any, float, float]:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.reach.plan import Plan, parse_lengths
+from lengthwise.measurements.reach import WITH_DEPTH, ReachOptions
 from lengthwise.reach.tasks import TASKS, Chat, Needles, assemble
 from lengthwise.reach.tasks.base import REQUEST
 from lengthwise.reach.text import Text, read_text, windows
@@ -55,7 +55,7 @@ def test_prompts_depend_on_the_generator_alone(name: str) -> None:
     assert first.answer != other.answer
 
 
-@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.has_depth])
+@pytest.mark.parametrize("name", WITH_DEPTH)
 def test_a_depth_is_the_share_of_the_text_before_the_sentence(name: str) -> None:
     found = []
     for depth in (0.0, 0.25, 1.0):
@@ -112,35 +112,27 @@ def test_a_length_without_room_is_refused() -> None:
 # ---- plan and text ----------------------------------------------------------------------------------------------
 
 
-def test_lengths() -> None:
-    assert parse_lengths("4k,1K, 300,1m,1024") == (300, 1024, 4096, 2**20)
-    for text in ("", "k", "1.5k", "-3", "0", "1g", "999999999m"):
-        with pytest.raises(ConfigError, match="--lengths"):
-            parse_lengths(text)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"lengths": (60,)}, "lengths must be at least 66 for 64 targets, got 60"),
-        ({"lengths": (200, 100)}, "ascending order"),
         ({"tasks": ("text", "needles")}, "there is no task 'needles'; did you mean 'needle'"),
-        ({"tasks": ()}, "tasks must be 1 to 64 different names"),
-        ({"methods": ("own", "own")}, "methods must be 1 to 64 different names"),
-        ({"examples": 0}, "examples must be from 1"),
-        ({"depths": 0}, "depths must be from 1"),
+        ({"tasks": ()}, "tasks must not be empty"),
+        ({"examples": 0}, "examples must be a whole number of at least 1"),
+        ({"depths": 0}, "depths must be a whole number of at least 1"),
+        ({"tasks": ("text",), "chat": True}, "--chat changes only retrieval tasks"),
     ],
 )
-def test_plans_that_are_refused(settings: dict[str, object], message: str) -> None:
+def test_questions_that_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Plan(**{"lengths": (100, 200), **settings})  # type: ignore[arg-type]
+        ReachOptions(**{"lengths": (100, 200), **settings})  # type: ignore[arg-type]
 
 
 def test_depths() -> None:
-    plan = Plan(lengths=(100,), depths=3)
-    assert plan.depths_of("needle") == (0.0, 0.5, 1.0)
-    assert plan.depths_of("text") == plan.depths_of("values") == (None,)
-    assert Plan(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
+    options = ReachOptions(lengths=(100,), depths=3)
+    assert options.depths_of("needle") == (0.0, 0.5, 1.0)
+    assert options.depths_of("text") == options.depths_of("values") == (None,)
+    assert ReachOptions(lengths=(100,), depths=1).depths_of("needle") == (0.5,)
 
 
 def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:
@@ -158,7 +150,7 @@ def test_only_the_windows_of_a_long_text_are_tokenized(tmp_path) -> None:
     assert read == [800] * 4, "eight characters for each token"
     size = len(text.content)
     starts = [text.content.index(f" w{window[0]} ") if n else 0 for n, window in enumerate(found)]
-    assert begins.unit == "characters" and list(begins.starts) == starts
+    assert begins == {"unit": "characters", "starts": starts}
     assert [start / size for start in starts] == pytest.approx([0, 0.25, 0.5, 0.75], abs=0.001), (
         "evenly spaced over the whole text"
     )
@@ -184,7 +176,7 @@ def test_windows_of_a_short_text(tmp_path) -> None:
     def found(size: int, examples: int) -> list[list[int]]:
         text = Text(tmp_path, "", "")
         windows_, begins = windows(text, lambda _: list(range(size)), 100, 10, examples)
-        assert begins.unit == "tokens" and list(begins.starts) == [window[0] for window in windows_]
+        assert begins == {"unit": "tokens", "starts": [window[0] for window in windows_]}
         return [list(window) for window in windows_]
 
     assert [(window[0], window[-1], len(window)) for window in found(1000, 4)] == [

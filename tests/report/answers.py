@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from lengthwise.measurements import MEASUREMENTS, Table
+from lengthwise.measurements import MEASUREMENTS, PROBES, Table
 from lengthwise.measurements.development import development_rows
 from lengthwise.measurements.logit_parts import PARTS
 from lengthwise.store.rows import AnswerRow, RunRow
 
+OF_RUNS = [*PROBES, "development", "lengths"]  # the others are about models or programs, in files
 LAYERS, HEADS, BINS = 6, 2, 20
 FACTS = {"versions": {"torch": "2.13.0+cpu"}, "device": "cpu (a fast one)"}
 WHERE = ("begin", "middle", "end")
@@ -20,7 +21,7 @@ def answers_of(runs: list[RunRow], *names: str, quantity: str = "L") -> list[Ans
     references = {run.seed: run for run in runs if run.label == runs[0].label}
     found = []
     for run in runs:
-        for name in names or MEASUREMENTS:
+        for name in names or OF_RUNS:
             for asked in _questions(name, run, references):
                 question = {"measurement": name} | asked
                 rows = Table.from_rows(_rows(name, run, chance, quantity)).to_data()

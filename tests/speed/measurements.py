@@ -2,16 +2,18 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lengthwise.config import choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.speed.plan import Question
-from lengthwise.speed.results import Cell, Origin, Results
+from lengthwise.measurements import MEASUREMENTS
+from lengthwise.measurements.answer_file import FileAnswer, recording
+from lengthwise.measurements.speed import SpeedOptions
+from lengthwise.measurements.table import Row
 
-ORIGIN: dict[str, Any] = {
-    "command": "lengthwise bench",
-    "date": "2026-01-02",
+SUBJECT: dict[str, Any] = {
     "device": "cpu (Imaginary 1)",
     "cores": 2,
     "platform": "Linux x86_64",
@@ -41,29 +43,55 @@ def results(
     factor: dict[str, float] | None = None,
     noise: Noise = little,
     question: dict[str, Any] | None = None,
-    origin: dict[str, Any] | None = None,
-) -> Results:
+    subject: dict[str, Any] | None = None,
+) -> FileAnswer:
     """Return a measurement in which an encoding takes `factor` times as long as NoPE. Rounds share slow phases of the machine."""
-    chance = random.Random(seed)
-    cells = []
+    chance, rows = random.Random(seed), list[Row]()
     for length in lengths:
         phase = [chance.uniform(0.5, 2.0) for _ in range(rounds)]
         for name in ("NoPE", *names):
-            by_kind = [
-                tuple(1e-3 * length * slow * (factor or {}).get(name, 1.0) * noise(chance) for slow in phase)
-                for _ in range(2)
-            ]
-            cells.append(
-                Cell(
-                    encoding=name,
-                    settings=choose(ENCODINGS.find(name)).to_data(),
-                    length=length,
-                    batch=4,
-                    backends=("fused",),
-                    forward=by_kind[0],
-                    training=by_kind[1],
-                    memory_bytes=2**20 * length,
-                )
-            )
-    asked = Question(encodings=tuple(names), lengths=tuple(lengths), rounds=rounds, **(question or {}))
-    return Results(question=asked, origin=Origin(**{**ORIGIN, **(origin or {})}), cells=tuple(cells))
+            at = {"encoding": name, "length": length}
+            rows.append({**at, "memory": length})
+            rows.append({**at, "batch": 4, "settings": choose(ENCODINGS.find(name)).to_data(), "backends": ["fused"]})
+            own = (factor or {}).get(name, 1.0)
+            times = [[length * slow * own * noise(chance) for slow in phase] for _ in range(2)]
+            for n, (forward, training) in enumerate(zip(*times, strict=True)):
+                rows.append({**at, "round": n, "forward": forward, "training": training})
+    options = SpeedOptions(encodings=tuple(names), lengths=tuple(lengths), rounds=rounds, **(question or {}))
+    return FileAnswer(
+        measurement=MEASUREMENTS["speed"],
+        subject=SUBJECT | (subject or {}),
+        question=options.to_data(),
+        origin={"date": "2026-01-02"},
+        rows=rows,
+    )
+
+
+def refused(answer: FileAnswer, encoding: str, *lengths: int, reason: str = "too long") -> FileAnswer:
+    """Return a measurement in which an encoding has no times at some lengths."""
+    of = [row for row in answer.rows if not (row["encoding"] == encoding and row["length"] in lengths)]
+    return replace(answer, rows=of + [{"encoding": encoding, "length": n, "reason": reason} for n in lengths])
+
+
+def renamed(answer: FileAnswer, encoding: str, name: str) -> FileAnswer:
+    """Return a measurement in which an encoding has another name."""
+    return replace(
+        answer, rows=[{**row, "encoding": name} if row["encoding"] == encoding else row for row in answer.rows]
+    )
+
+
+def with_settings(answer: FileAnswer, encoding: str, **settings: Any) -> FileAnswer:
+    """Return a measurement in which an encoding has other settings."""
+    rows = [
+        {**row, "settings": {**row["settings"], **settings}}
+        if row["encoding"] == encoding and "settings" in row
+        else row
+        for row in answer.rows
+    ]
+    return replace(answer, rows=rows)
+
+
+def written(path: Path, answer: FileAnswer) -> Path:
+    with recording(path, answer) as record:
+        record.add(answer.rows)
+    return path

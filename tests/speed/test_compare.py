@@ -7,9 +7,9 @@ from itertools import permutations
 
 import pytest
 
-from lengthwise.speed.compare import LEVEL, Comparison, compare, holm, p_values, rounds_needed
-from lengthwise.speed.results import Results
-from tests.speed.measurements import heavy, little, results
+from lengthwise.measurements.answer_file import FileAnswer
+from lengthwise.speed.compare import LEVEL, Comparison, _Measured, compare, holm, p_values, rounds_needed
+from tests.speed.measurements import heavy, little, refused, results, with_settings
 
 
 def test_a_change_is_found_with_its_size() -> None:
@@ -46,11 +46,8 @@ def test_a_large_change_is_not_claimed_if_the_rounds_are_too_noisy() -> None:
 
 def test_a_machine_that_is_twice_as_slow_changes_no_ratio() -> None:
     after = results(2)
-    slower = [
-        dataclasses.replace(c, forward=tuple(2 * t for t in c.forward), training=tuple(2 * t for t in c.training))
-        for c in after.cells
-    ]
-    assert compare(results(1), dataclasses.replace(after, cells=tuple(slower))).claimed == []
+    rows = [{k: 2 * v if k in ("forward", "training") else v for k, v in row.items()} for row in after.rows]
+    assert compare(results(1), dataclasses.replace(after, rows=rows)).claimed == []
 
 
 def false_alarms(noise, count: int) -> int:
@@ -80,11 +77,8 @@ def test_without_a_correction_the_rate_would_be_higher() -> None:
     alarms = 0
     for n in range(30):
         pair = [results(2 * n + k, lengths=(1, 2, 4), rounds=10) for k in (0, 1)]
-        samples = [
-            (pair[0].ratios(a, "forward"), pair[1].ratios(b, "forward"))
-            for a, b in zip(pair[0].cells, pair[1].cells, strict=True)
-            if a.encoding != "NoPE"
-        ]
+        a, b = ([c.ratios[cell]["forward"] for cell in c.ratios if cell[0] != "NoPE"] for c in map(_Measured, pair))
+        samples = list(zip(a, b, strict=True))
         alarms += min(p_values(samples)) <= LEVEL
     assert alarms > 6
 
@@ -126,18 +120,17 @@ def test_too_few_rounds_are_said() -> None:
 # ---- what is comparable -------------------------------------------------------------------------------------------
 
 
-def notes_of(before: Results, after: Results) -> str:
+def notes_of(before: FileAnswer, after: FileAnswer) -> str:
     return "\n".join(compare(before, after).notes)
 
 
 def test_other_machines_and_versions_are_said() -> None:
-    other = results(2, origin={"device": "cpu (Imaginary 2)", "versions": {"lengthwise": "0.2.0", "torch": "2.13.0"}})
+    other = results(2, subject={"device": "cpu (Imaginary 2)", "versions": {"lengthwise": "0.2.0", "torch": "2.13.0"}})
     comparison = compare(results(1), other)
     assert len(comparison.changes) == 12
     assert comparison.notes == (
-        "The machines differ (cpu (Imaginary 1) with 2 cores; cpu (Imaginary 2) with 2 cores), so a change may come from the "
-        "machine.",
-        "The versions differ: lengthwise 0.1.0 and 0.2.0.",
+        "The machines or the versions differ, so a change may come from them: device cpu (Imaginary 1) and cpu (Imaginary 2) "
+        "and versions.lengthwise 0.1.0 and 0.2.0.",
     )
 
 
@@ -167,32 +160,14 @@ def test_encodings_and_lengths_in_one_file_only_are_named() -> None:
 
 
 def test_a_refusal_is_not_compared() -> None:
-    before = results(1)
-    cells = [
-        dataclasses.replace(c, forward=(), training=(), refusal="too long")
-        if (c.encoding, c.length) == ("RoPE", 512)
-        else c
-        for c in before.cells
-    ]
-    comparison = compare(before, dataclasses.replace(results(2), cells=tuple(cells)))
+    comparison = compare(results(1), refused(results(2), "RoPE", 512))
     assert len(comparison.changes) == 10
     assert comparison.notes == ("Not compared, because only A has it: RoPE at 512.",)
 
 
 def test_other_settings_under_the_same_name_are_not_compared_but_other_versions_are() -> None:
-    def changed(**settings: object) -> Results:
-        after = results(2)
-        cells = [
-            dataclasses.replace(c, settings={**c.settings, **settings}) if c.encoding == "RoPE" else c
-            for c in after.cells
-        ]
-        return dataclasses.replace(after, cells=tuple(cells))
-
-    assert len(compare(results(1), changed(**{"class": {"version": 99}})).changes) == 12
-    comparison = compare(results(1), changed(base=500.0))
+    newer = with_settings(results(2), "RoPE", **{"class": {"version": 99}})
+    assert len(compare(results(1), newer).changes) == 12
+    comparison = compare(results(1), with_settings(results(2), "RoPE", base=500.0))
     assert len(comparison.changes) == 8
     assert comparison.notes == ("Not compared, because the settings differ: RoPE at 256 and 512.",)
-
-
-def test_a_file_that_was_stopped_early_is_said() -> None:
-    assert "B was stopped early" in notes_of(results(1), dataclasses.replace(results(2), complete=False))

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError
+from lengthwise.measurements.speed import Speed, SpeedOptions
+from lengthwise.measurements.table import Row, Table
 from lengthwise.speed import measure, memory
 from lengthwise.speed.clocks import CPUTime, WallTime, clock_for
-from lengthwise.speed.measure import Measurement
+from lengthwise.speed.measure import Benchmark
 from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
-from lengthwise.speed.plan import Question
-from lengthwise.speed.results import Results
 
 TINY: dict[str, Any] = {"d_model": 16, "num_layers": 2, "num_heads": 2, "batch_tokens": 16, "lengths": (4, 8)}
 
@@ -36,28 +36,55 @@ class Scripted:
         return (1.0 if subject.plan.label == "NoPE" else 2.0) * (10.0 if kind == "training" else 1.0)
 
 
-def measured(clock: Scripted, *encodings: str, **settings: Any) -> Results:
-    question = Question(encodings=encodings, **{**TINY, "rounds": 3, "warmup": 1, "memory": False, **settings})
-    return Measurement(question, clock=clock).run()
+def measured(clock: Scripted, *encodings: str, **settings: Any) -> list[Row]:
+    options = SpeedOptions(encodings=encodings, **{**TINY, "rounds": 3, "warmup": 1, "memory": False, **settings})
+    return [row for rows in Benchmark(options, clock=clock).rows([]) for row in rows]
+
+
+def rounds_of(rows: list[Row]) -> dict[tuple[str, int], int]:
+    """Return the number of rounds of each encoding at each length that count."""
+    shown = [
+        (row["encoding"], row["length"])
+        for row in Speed().derive(Table.from_rows(rows))
+        if row.get("round") is not None
+    ]
+    return {cell: shown.count(cell) for cell in dict.fromkeys(shown)}
+
+
+def reasons_of(rows: list[Row]) -> dict[tuple[str, int], str]:
+    return {(row["encoding"], row["length"]): row["reason"] for row in rows if "reason" in row}
 
 
 def test_every_encoding_is_measured_once_in_every_round() -> None:
     clock = Scripted()
-    results = measured(clock, "alibi", "rope", "fire", "nope")
-    assert results.encodings == ["NoPE", "ALiBi", "RoPE", "FIRE"]
-    assert results.lengths == [4, 8]
-    assert results.complete
+    rows = measured(clock, "alibi", "rope", "fire", "nope")
+    names = ["NoPE", "ALiBi", "RoPE", "FIRE"]
+    assert rounds_of(rows) == {(name, length): 3 for length in (4, 8) for name in names}
     rounds = [clock.calls[n : n + 8] for n in range(0, len(clock.calls), 8)]
     assert len(rounds) == (1 + 3) * 2
     for one in rounds:
-        assert sorted(one[::2]) == sorted((name, one[0][1], "forward") for name in results.encodings)
+        assert sorted(one[::2]) == sorted((name, one[0][1], "forward") for name in names)
         assert [(*call[:2], "training") for call in one[::2]] == one[1::2]
     assert len({tuple(call[0] for call in one) for one in rounds}) > 1, "the order is random"
-    for cell in results.cells:
-        seconds = 1.0 if cell.encoding == "NoPE" else 2.0
-        assert (cell.forward, cell.training) == ((seconds,) * 3, (10 * seconds,) * 3), "without the warm-up"
-        assert cell.batch == {4: 4, 8: 2}[cell.length]
-        assert cell.backends and cell.memory_refusal == "not measured" and cell.memory_bytes is None
+    for row in rows:
+        if "round" in row:
+            seconds = 1.0 if row["encoding"] == "NoPE" else 2.0
+            assert (row["forward"], row["training"]) == (1e3 * seconds, 1e4 * seconds), "in milliseconds"
+        else:
+            assert row["batch"] == {4: 4, 8: 2}[row["length"]] and row["backends"]
+
+
+def test_ratios_are_those_of_the_same_round() -> None:
+    rows = [
+        {"encoding": name, "length": 4, "round": n, "forward": (1 + n) * factor, "training": (2 + n) * factor}
+        for name, factor in (("NoPE", 1.0), ("RoPE", 1.5))
+        for n in range(3)
+    ]
+    rows += [{"encoding": name, "length": 4, "memory": size} for name, size in (("NoPE", 10.0), ("RoPE", 15.0))]
+    for row in Speed().derive(Table.from_rows(rows)):
+        factor = 1.0 if row["encoding"] == "NoPE" else 1.5
+        ratios = [row[f"{name}_ratio"] for name in ("forward", "training", "memory")]
+        assert ratios == ([factor, factor, None] if row["memory"] is None else [None, None, factor])
 
 
 def test_the_order_depends_on_the_seed_and_changes_with_the_round() -> None:
@@ -81,11 +108,10 @@ def test_mixers_are_measured_beside_encodings() -> None:
     assert [plan.label for plan in encoding_plans(["retnet", "linear-transformer"])] == [
         "NoPE", "RetNet", "LinearTransformer"
     ]  # fmt: skip
-    results = measured(Scripted(), "lstm", "rope")
-    assert {cell.encoding: cell.settings.get("mixer") for cell in results.cells} == {
-        "NoPE": None, "LSTM": "lstm", "RoPE": None
-    }  # fmt: skip
-    assert all(cell.forward and cell.refusal is None for cell in results.cells)
+    rows = measured(Scripted(), "lstm", "rope")
+    mixers = {row["encoding"]: row["settings"].get("mixer") for row in rows if "settings" in row}
+    assert mixers == {"NoPE": None, "LSTM": "lstm", "RoPE": None}
+    assert set(rounds_of(rows).values()) == {3} and len(rounds_of(rows)) == 6
 
 
 def test_a_pattern_needs_its_layers() -> None:
@@ -94,13 +120,10 @@ def test_a_pattern_needs_its_layers() -> None:
 
 
 def test_an_encoding_that_refuses_a_length_has_its_reason() -> None:
-    results = measured(Scripted(), "learned:max_length=6", "rope")
-    reasons = {(c.encoding, c.length): c.refusal for c in results.cells if c.refusal}
-    (key, reason), *others = reasons.items()
-    assert (key, others) == (("Learned(max_length=6)", 8), [])
+    rows = measured(Scripted(), "learned:max_length=6", "rope")
+    ((cell, reason),) = reasons_of(rows).items()
+    assert cell == ("Learned(max_length=6)", 8) and cell not in rounds_of(rows)
     assert "position 7 is past the 6 rows" in reason
-    cell = results.cell(*key)
-    assert cell is not None and cell.forward == cell.training == ()
 
 
 def test_an_encoding_that_runs_out_of_memory_is_left_out_and_the_others_go_on() -> None:
@@ -110,15 +133,21 @@ def test_an_encoding_that_runs_out_of_memory_is_left_out_and_the_others_go_on() 
                 "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
             )
 
-    results = measured(Scripted(before), "rope", "alibi")
-    assert {(c.encoding, c.length, len(c.forward), c.refusal) for c in results.cells} == {
-        ("NoPE", 4, 3, None),
-        ("RoPE", 4, 3, None),
-        ("ALiBi", 4, 3, None),
-        ("NoPE", 8, 3, None),
-        ("RoPE", 8, 0, "not enough memory"),
-        ("ALiBi", 8, 3, None),
-    }
+    rows = measured(Scripted(before), "rope", "alibi")
+    assert reasons_of(rows) == {("RoPE", 8): "not enough memory"}
+    cells = [(name, length) for length in (4, 8) for name in ("NoPE", "RoPE", "ALiBi")]
+    assert rounds_of(rows) == {cell: 3 for cell in cells if cell != ("RoPE", 8)}
+
+
+def test_times_before_a_failure_do_not_count() -> None:
+    def before(subject: Subject, kind: str) -> None:
+        if subject.plan.label == "RoPE" and len(clock.calls) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    clock = Scripted(before)
+    rows = measured(clock, "rope", lengths=(4,))
+    assert any(row["encoding"] == "RoPE" and "round" in row for row in rows)
+    assert rounds_of(rows) == {("NoPE", 4): 3}
 
 
 def test_without_nope_there_is_no_ratio() -> None:
@@ -126,13 +155,12 @@ def test_without_nope_there_is_no_ratio() -> None:
         if subject.plan.label == "NoPE" and subject.length == 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    results = measured(Scripted(before), "rope")
-    assert [(c.encoding, len(c.forward), c.refusal) for c in results.cells] == [
-        ("NoPE", 0, "not enough memory"),
-        ("RoPE", 0, "NoPE, to which it is compared, could not be measured: not enough memory"),
-        ("NoPE", 3, None),
-        ("RoPE", 3, None),
-    ]
+    rows = measured(Scripted(before), "rope")
+    assert reasons_of(rows) == {
+        ("NoPE", 4): "not enough memory",
+        ("RoPE", 4): "NoPE, to which it is compared, could not be measured: not enough memory",
+    }
+    assert rounds_of(rows) == {("NoPE", 8): 3, ("RoPE", 8): 3}
 
 
 def test_other_errors_are_not_hidden() -> None:
@@ -143,34 +171,39 @@ def test_other_errors_are_not_hidden() -> None:
         measured(Scripted(before))
 
 
-@pytest.mark.parametrize("stop_after", range(1, 26, 4))
-def test_an_interrupt_leaves_the_finished_rounds(stop_after: int) -> None:
+@pytest.mark.parametrize("stop_after", [0, 1, 5, 11, 12, 15, 19])
+def test_an_interrupted_measurement_continues_with_the_rounds_that_are_missing(stop_after: int) -> None:
     def before(subject: Subject, kind: str) -> None:
         if len(clock.calls) == stop_after:
             raise KeyboardInterrupt
 
-    clock = Scripted(before)
-    question = Question(encodings=("rope",), **TINY, rounds=3, warmup=0, memory=False)
-    measurement = Measurement(question, clock=clock)
-    if stop_after >= 24:
-        assert measurement.run().complete
-        return
+    options = SpeedOptions(encodings=("rope", "learned:max_length=6"), **TINY, rounds=2, warmup=0, memory=False)
+    whole = Scripted()
+    expected = [row for rows in Benchmark(options, clock=whole).rows([]) for row in rows]
+    clock, rows = Scripted(before), list[Row]()
     with pytest.raises(KeyboardInterrupt):
-        measurement.run()
-    results = measurement.results()
-    assert not results.complete
-    finished = [min(3, stop_after // 4), max(0, (stop_after - 12) // 4)]
-    counts = [(len(c.forward), len(c.training)) for c in results.cells]
-    assert counts == [(n, n) for n in finished for _ in range(2)][: len(counts)]
-    assert all((c.refusal is None) == bool(c.forward) for c in results.cells)
+        for more in Benchmark(options, clock=clock).rows(rows):
+            rows += more
+    assert all(
+        len({row["encoding"] for row in rows if (row["length"], row.get("round")) == at}) in (2, 3)
+        for at in {(row["length"], row["round"]) for row in rows if "round" in row}
+    )
+    second = Scripted()
+    for more in Benchmark(options, clock=second).rows(rows):
+        rows += more
+    assert rows == expected
+    finished = {(row["length"], row["round"]) for row in expected if "round" in row}
+    assert len(finished) == 4
+    assert len(second.calls) <= len(whole.calls) - stop_after + 6, "no finished round is measured again"
+    assert [row for rows in Benchmark(options, clock=Scripted(before)).rows(expected) for row in rows] == []
 
 
 def test_all_encodings_share_the_weights_and_their_moments() -> None:
-    question = Question(encodings=(), **TINY)
+    options = SpeedOptions(encodings=(), **TINY)
     nope, fire = encoding_plans(["fire"])
-    base = Subject(nope, question, 4)
+    base = Subject(nope, options, 4)
     base.training()
-    subject = Subject(fire, question, 4, base)
+    subject = Subject(fire, options, 4, base)
     shared = set(base.model.parameters())
     own = [p for p in subject.model.parameters() if p not in shared]
     assert {id(p) for p in own} == {id(p) for p in subject.model.encodings.parameters()}
@@ -193,19 +226,19 @@ def test_the_random_state_of_the_caller_stays() -> None:
 
 def test_progress_ends_at_its_total() -> None:
     shown: list[tuple[float, float]] = []
-    question = Question(encodings=("rope",), **TINY, rounds=2, memory=False)
-    Measurement(question, clock=Scripted()).run(lambda text, done, total: shown.append((done, total)))
+    benchmark = Benchmark(SpeedOptions(encodings=("rope",), **TINY, rounds=2, memory=False), clock=Scripted())
+    rows = [row for more in benchmark.rows([], lambda *at: shown.append(at[1:])) for row in more]
+    assert shown == [(n, 20.0) for n in range(20)]
+    shown.clear()
+    assert not any(benchmark.rows(rows, lambda *at: shown.append(at[1:])))
     assert shown == [(n, 20.0) for n in range(20)]
 
 
-def test_where_the_results_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["lengthwise", "bench", "rope", "--output", "/home/somebody/a.json", "--plot=/b/c.svg"]
-    )
-    origin = measured(Scripted(), "rope").origin
-    assert origin.command == "lengthwise bench rope --output a.json --plot=c.svg"
-    assert origin.device.startswith("cpu") and origin.cores >= 1 and origin.versions["torch"] == torch.__version__
-    assert origin.clock == "wall time"
+def test_where_the_results_come_from() -> None:
+    answer = Benchmark(SpeedOptions(encodings=("rope",), **TINY), clock=Scripted()).answer()
+    assert answer.subject["device"].startswith("cpu") and answer.subject["cores"] >= 1
+    assert answer.subject["versions"]["torch"] == torch.__version__ and answer.subject["clock"] == "wall time"
+    assert set(answer.origin) == {"date"} and answer.question["rounds"] == 12
 
 
 def test_clocks() -> None:
@@ -229,27 +262,30 @@ def plan(name: str) -> EncodingPlan:
 @pytest.mark.slow
 def test_memory_of_a_matrix_of_all_pairs_is_seen() -> None:
     """The reference backend has logits [2 heads, T, T] in float32: 8 MiB each at T 1,024."""
-    question = Question(encodings=(), **{**TINY, "batch_tokens": 1, "num_layers": 1})
-    little, reason = measure_memory(plan("rope"), question, 1024)
+    settings = {**TINY, "batch_tokens": 1, "num_layers": 1}
+    options = SpeedOptions(**settings)
+    little, reason = measure_memory(plan("rope"), options, 1024)
     assert reason is None and little is not None
-    much, _ = measure_memory(plan("rope"), Question(**{**question.to_data(), "backend": "reference"}), 1024)
+    much, _ = measure_memory(plan("rope"), SpeedOptions(**settings, backend="reference"), 1024)
     assert much is not None and 16 < (much - little) / 2**20 < 120
-    none, reason = measure_memory(plan("learned:max_length=6"), question, 8)
+    none, reason = measure_memory(plan("learned:max_length=6"), options, 8)
     assert none is None and reason is not None and "position 7 is past the 6 rows" in reason
 
 
 def test_a_process_that_is_killed_for_its_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+    def killed(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
         if plan.label == "RoPE":
             raise NoMemory(memory._death(-9))
         return 2**20, None
 
     monkeypatch.setattr(measure, "measure_memory", killed)
-    results = measured(Scripted(), "rope", memory=True)
-    assert [(c.encoding, c.memory_bytes, c.refusal, len(c.forward)) for c in results.cells] == [
-        ("NoPE", 2**20, None, 3),
-        ("RoPE", None, "not enough memory: the process that trained one step was killed", 0),
-    ] * 2
+    rows = measured(Scripted(), "rope", memory=True)
+    assert {(row["encoding"], row["length"], row["memory"]) for row in rows if "memory" in row} == {
+        ("NoPE", 4, 1.0), ("NoPE", 8, 1.0)
+    }  # fmt: skip
+    killed_text = "not enough memory: the process that trained one step was killed"
+    assert reasons_of(rows) == {("RoPE", 4): killed_text, ("RoPE", 8): killed_text}
+    assert rounds_of(rows) == {("NoPE", 4): 3, ("NoPE", 8): 3}
 
 
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="peak memory is read from /proc")
@@ -264,11 +300,33 @@ def test_a_process_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
     doomed = Doomed()
     with pytest.raises(NoMemory, match="ended with code 7"):
-        measure_memory(EncodingPlan(doomed, plan("rope").choice, None), Question(encodings=(), **TINY), 4)  # type: ignore[arg-type]
+        measure_memory(EncodingPlan(doomed, plan("rope").choice, None), SpeedOptions(encodings=(), **TINY), 4)  # type: ignore[arg-type]
 
 
 def test_other_systems_say_why_there_is_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
-    size, reason = measure_memory(plan("rope"), Question(encodings=(), **TINY), 4)
+    size, reason = measure_memory(plan("rope"), SpeedOptions(encodings=(), **TINY), 4)
     assert size is None and reason is not None and "Linux only" in reason
-    assert measure_memory(plan("rope"), Question(encodings=(), **TINY, device="mps"), 4)[0] is None
+    assert measure_memory(plan("rope"), SpeedOptions(encodings=(), **TINY, device="mps"), 4)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lengths": ()}, "lengths must be numbers of at least 1"),
+        ({"lengths": (0,)}, "at least 1"),
+        ({"rounds": 0}, "rounds must be a whole number of at least 1"),
+        ({"warmup": -1}, "at least 0"),
+        ({"batch_tokens": 0}, "at least 1"),
+        ({"d_model": 255}, "d_model must be a multiple of num_heads"),
+        ({"dtype": "int8"}, "must be one of 'float32', 'bfloat16'"),
+    ],
+)
+def test_a_wrong_question_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SpeedOptions(**settings)
+
+
+def test_a_batch_has_at_least_one_sequence() -> None:
+    options = SpeedOptions(batch_tokens=1000)
+    assert [options.batch(n) for n in (100, 256, 2048)] == [10, 3, 1]

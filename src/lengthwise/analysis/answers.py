@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, of_scores, over_examples
+from lengthwise.analysis.intervals import Interval, of_scores, of_share, over_examples, over_rounds
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
-from lengthwise.measurements.base import Bounds, Column, Numbers
+from lengthwise.measurements.base import Bounds, Column, Number, Numbers
 from lengthwise.measurements.table import How, joined
 
 if TYPE_CHECKING:
@@ -85,12 +85,15 @@ def summarize(
     """Return for each series the mean of the column `y` with its 95 % interval over seeds, by the values of the
     columns `by`.
 
-    The rows of one run are combined first, see `Table.combined`. With a single seed, the interval is over its
+    The rows of one run are combined first, see `Table.combined`. A median is that of the rounds of one measurement, and
+    its interval is over rounds. Otherwise, with a single seed, the interval is over its
     examples if their standard error is stored; otherwise there is none, because the parts of one model are not
     independent samples. `minus`: the name of a series; the result is the mean difference from its run with the same
     seed.
     """
     column, where = summary.measurement.column(y), where or {}
+    if how == "median":
+        return [_over_rounds(series.runs[0], y, by, where) for series in summary.series]
     values = [[run.combined(y, by, where, how, column.weight) for run in s.runs] for s in summary.series]
     if minus:
         base = next(n for n, series in enumerate(summary.series) if series.name == minus)
@@ -102,6 +105,11 @@ def summarize(
         _over_seeds(v[:1] if first_seed else v, s.runs, column, by, where, bounds)
         for s, v in zip(summary.series, values, strict=True)
     ]
+
+
+def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[Key, Interval]:
+    values = run.column(y)
+    return {key: over_rounds([values[n] for n in rows]) for key, rows in run.groups(y, by, where).items()}
 
 
 Values = list[dict[Key, float]]  # of each run
@@ -122,13 +130,18 @@ def _over_seeds(
     where: Mapping[str, Any],
     bounds: Bounds,
 ) -> dict[Key, Interval]:
-    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if column.groups or column.error else []
+    is_needed = column.groups or column.error or column.examples
+    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if is_needed else []
     found = {}
     for key in dict.fromkeys(key for of_run in values for key in of_run):
         means = [of_run[key] for of_run in values if key in of_run]
         parts = [(run, groups[key]) for run, groups in zip(runs, rows, strict=False) if key in groups]
         if not all(map(math.isfinite, means)):
             found[key] = over_examples(math.nan, math.nan)
+            continue
+        if column.examples and len(means) == 1 and len(parts[0][1]) == 1:
+            run, (number,) = parts[0]
+            found[key] = of_share(means[0], run.column(column.examples)[number])
             continue
         prompts = [
             run.column(column.groups)[numbers[0]] for run, numbers in parts if column.groups and len(numbers) == 1
@@ -152,35 +165,50 @@ class NumbersRow(NamedTuple):
 
     series: Series
     name: str
-    cells: list[Interval | None]
+    cells: list[Interval | str | None]
+
+
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """Return the different keys, ascending if all are whole numbers, because series may begin with different ones."""
+    found = list(dict.fromkeys(keys))
+    return sorted(found) if all(type(cell) is int for key in found for cell in key) else found
 
 
 def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Column]], list[NumbersRow]]:
     """Return the heads of a table of numbers, each with its column, and its rows."""
     heads: list[tuple[str, Column]] = []
-    cells: dict[tuple[int, Key], dict[int, Interval]] = defaultdict(dict)
+    cells: dict[tuple[int, Key], dict[int, Interval | str]] = defaultdict(dict)
     for number in table.numbers:
         by = (*table.rows, *number.by)
-        found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
+        found: list[Any] = _texts(summary, number, by)
+        if summary.measurement.column(number.y).role != "note":
+            found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
         places: dict[Key, int] = {}
+        for own in in_order(key[len(table.rows) :] for values in found for key in values):
+            places[own] = len(heads)
+            head = number.head.format(**dict(zip(number.by, own, strict=True)))
+            heads.append((head, summary.measurement.column(number.y)))
         for of_series, values in enumerate(found):
             for key, interval in values.items():
-                row, own = key[: len(table.rows)], key[len(table.rows) :]
-                if own not in places:
-                    places[own] = len(heads)
-                    head = number.head.format(**dict(zip(number.by, own, strict=True)))
-                    heads.append((head, summary.measurement.column(number.y)))
-                cells[of_series, row][places[own]] = interval
+                cells[of_series, key[: len(table.rows)]][places[key[len(table.rows) :]]] = interval
     rows = []
     for (of_series, key), found_cells in sorted(cells.items(), key=lambda item: item[0][0]):
-        names = [
-            f"{name} {cell}" if isinstance(cell, int) else str(cell) for name, cell in zip(table.rows, key, strict=True)
-        ]
+        names = [summary.measurement.column(name).text_of(cell) for name, cell in zip(table.rows, key, strict=True)]
         series = summary.series[of_series]
         rows.append(
             NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])
         )
     return heads, rows
+
+
+def _texts(summary: Summary, number: Number, by: Sequence[str]) -> list[dict[Key, str]]:
+    """Return the first text of a note for each series, by the values of the columns `by`."""
+    runs = [series.runs[0] for series in summary.series]
+    groups = [run.groups(number.y, by, number.where) for run in runs]
+    return [
+        {key: str(run.column(number.y)[rows[0]]) for key, rows in of_run.items()}
+        for run, of_run in zip(runs, groups, strict=True)
+    ]
 
 
 def numbers_of(summary: Summary) -> dict[str, Any]:
@@ -193,7 +221,7 @@ def numbers_of(summary: Summary) -> dict[str, Any]:
                 "label": row.series.label,
                 "name": row.name,
                 "seeds": len(row.series.runs),
-                "cells": [None if cell is None else asdict(cell) for cell in row.cells],
+                "cells": [asdict(cell) if isinstance(cell, Interval) else cell for cell in row.cells],
             }
             for row in rows
         ]
@@ -340,9 +368,14 @@ def _summary(
 
 def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
     """Return the facts of all answers, flat. Where they differ, the value is a list of all values."""
+    return joint(flat({k: v for k, v in answer.facts.items() if k != "seconds"}) for answer in answers)
+
+
+def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of all facts by name. Where they differ, the value is a list of all values."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
-    for answer in answers:
-        for name, value in flat({name: fact for name, fact in answer.facts.items() if name != "seconds"}).items():
+    for own in facts:
+        for name, value in own.items():
             found[name][canonical(value)] = value
     return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in found.items()}
 

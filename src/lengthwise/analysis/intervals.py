@@ -95,6 +95,36 @@ def over_examples(mean: float, standard_error: float, bounds: tuple[float, float
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
 
 
+def over_texts(values: Sequence[float]) -> Interval:
+    """Return the mean over texts with a bootstrap interval; without one for a single text."""
+    if len(values) < 2:
+        return over_examples(values[0], math.nan)
+    return over_seeds_and_groups([list(values)])
+
+
+def of_share(share: float, examples: float) -> Interval:
+    """Return the share of correct answers of one model with Wilson's interval for that many examples."""
+    return with_wilson(Interval(share, share, share, 0.0, "examples"), examples)
+
+
+def over_rounds(values: Sequence[float]) -> Interval:
+    """Return the median of the rounds of a measurement with an interval from order statistics; without one for fewer than 6.
+
+    Its ends are the k-th smallest and the k-th largest value. The number of values below the true median is binomial with
+    probability 1/2, whatever their distribution. So the interval misses the median with probability 2 P(Bin(n, 1/2) < k), and k is
+    the largest for which that is at most 5 %.
+    """
+    ordered, count, below, rank = sorted(values), len(values), 0, 0
+    while 2 * (below + math.comb(count, rank)) <= (1 - CONFIDENCE) * 2**count:
+        below += math.comb(count, rank)
+        rank += 1
+    median = statistics.median(ordered)
+    if not rank:
+        return Interval(median, median, median, math.nan, "none")
+    low, high = ordered[rank - 1], ordered[-rank]
+    return Interval(median, low, high, (high - low) / 2, "rounds")
+
+
 def over_seeds_and_groups(
     groups: Sequence[Sequence[float]],
     bounds: tuple[float, float] | None = None,

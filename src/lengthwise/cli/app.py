@@ -40,7 +40,6 @@ COMMANDS = (  # also the names of modules, each of which defines the function `c
     "model",
     "reach",
     "extend",
-    "pretrained",
 )
 
 

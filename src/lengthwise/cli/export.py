@@ -64,23 +64,43 @@ def curves(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Plac
 
 
 @app.command
-def answers(study: str, measurement: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
-    """Write what a measurement stored about the runs of a study as CSV or Parquet, with one row for each row of its
-    answers.
+def answers(
+    study: str,
+    measurement: str | None = None,
+    /,
+    *,
+    out: FileOrHyphen,
+    force: bool = False,
+    place: Place = Place(),
+) -> int:
+    """Write the answers of a measurement as CSV or Parquet, with one row for each of their rows.
 
-    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
+    They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet needs
+    pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
-    Example: lengthwise export answers quickstart attended-distance --out distances.csv
+    Example: lengthwise export answers quickstart attended-distance --out distances.csv; lengthwise export answers times.jsonl
+    --out times.csv
 
     Args:
-        study: The study's name; `lengthwise list studies` lists them.
+        study: The study's name; `lengthwise list studies` lists them. Without MEASUREMENT, the file of an answer.
         measurement: The measurement's name; `lengthwise list probes` lists them.
         out: The file to write, which ends in .csv or .parquet, or - for CSV on the standard output.
         force: Overwrite the file if it exists.
     """
     from lengthwise.measurements import find
 
-    return _write_table(study, "answers", out, force, place, find(measurement).name)
+    if measurement is not None:
+        return _write_table(study, "answers", out, force, place, find(measurement).name)
+    if not Path(study).suffix:
+        raise ConfigError(
+            f"export answers {study} needs the name of a measurement; `lengthwise list probes` lists them"
+        )
+    from lengthwise.exchange.columns import file_columns
+    from lengthwise.exchange.tables import columns_file
+    from lengthwise.measurements.answer_file import read
+
+    path, ending = _target(out, force, "answers")
+    return _write(path, columns_file(file_columns(read(Path(study))), ending), f"the rows of {one_line(study)}")
 
 
 def _write_table(study: str, table: "Table", out: str, force: bool, place: Place, measurement: str = "") -> int:
@@ -88,17 +108,28 @@ def _write_table(study: str, table: "Table", out: str, force: bool, place: Place
 
     `measurement`: the name of the one whose answers are written.
     """
-    from lengthwise.exchange.tables import ending_of, table_file
+    from lengthwise.exchange.tables import table_file
 
-    path = None if out == STDOUT else new_file(out, force)
-    ending = ending_of("-.csv" if path is None else out, table)
+    path, ending = _target(out, force, table)
     with place.reading() as store:
         content = table_file(store, study, table, ending, measurement)
+    return _write(path, content, f"the {table} of {one_line(study)}")
+
+
+def _target(out: str, force: bool, table: "Table") -> tuple[Path | None, str]:
+    """Return the path of the file to write, None for the standard output, and its ending."""
+    from lengthwise.exchange.tables import ending_of
+
+    path = None if out == STDOUT else new_file(out, force)
+    return path, ending_of("-.csv" if path is None else out, table)
+
+
+def _write(path: Path | None, content: bytes, what: str) -> int:
     if path is None:
         sys.stdout.write(content.decode())
         return 0
     cache_folder.write(path, content)
-    print(f"{one_line(path)}: the {table} of {one_line(study)}")
+    print(f"{one_line(path)}: {what}")
     return 0
 
 

@@ -3,22 +3,25 @@
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from lengthwise.cli.options import FLATTENED, Integer, Threads, method_names, named_as_options
-from lengthwise.cli.printing import column, one_line, plain_table, print_json, stdout, warn_of_untested_transformers
+from lengthwise.cli.answers import show_answers
+from lengthwise.cli.options import FLATTENED, Integer, Threads, method_names, named_as_options, number_ranges
+from lengthwise.cli.printing import one_line, warn_of_untested_transformers
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
+from lengthwise.measurements.reach import TEXT
 from lengthwise.new_folder import require_new
-from lengthwise.reach.plan import TEXT, parse_lengths
 from lengthwise.values import install_extra
 
 if TYPE_CHECKING:
     from lengthwise.evaluation.pretrained import Pretrained
-    from lengthwise.extend.plan import Plan, Tuning
-    from lengthwise.extend.report import Report
     from lengthwise.extend.unfinished import Extension
+    from lengthwise.measurements.retention import RetentionOptions
     from lengthwise.reach.text import Text
+
+
+DEFAULTS = {"steps": 200, "warmup": 20, "batch_size": 1, "accumulate": 8, "save_every": 50}  # of the training
 
 
 @FLATTENED
@@ -51,7 +54,7 @@ class ExtendOptions:
     threads: Threads = 1
     """Number of CPU threads."""
     json: bool = False
-    """Print the report as JSON instead of tables."""
+    """Print JSON instead of tables."""
 
 
 @FLATTENED
@@ -92,8 +95,8 @@ def command(
 
     The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run. If
     transformers itself computes the method, every program can load the new folder; otherwise lengthwise must be installed. The
-    folder contains a report (retention.json, retention.html): the cross-entropy before and after at the training length and beyond,
-    with intervals, time, memory and all settings. An interrupted command continues from OUT.unfinished.
+    folder contains a report (retention.jsonl, retention.html): the cross-entropy before and after at the training length and
+    beyond, with intervals, time, memory and all settings. An interrupted command continues from OUT.unfinished.
 
     Example: lengthwise extend models/smollm2 --methods yarn:factor=4 --tune books.txt --steps 400 --text novel.txt --out
     models/smollm2-8k
@@ -112,12 +115,14 @@ def command(
         extension = _prepared(path, options, tuning, out)
         extension.show = show
         try:
-            report = extension.run()
+            answer = extension.run()
         except KeyboardInterrupt as interrupt:
             hint = f"the finished parts are in {one_line(out)}.unfinished, and the same command continues"
             interrupt.hint = hint  # type: ignore[attr-defined]
             raise
-    _print(report, out, options.json)
+    show_answers([answer], None, options.json)
+    if not options.json:
+        print(f"Report: {one_line(out / 'retention.html')}, {one_line(out / 'retention.jsonl')}.")
     return 0
 
 
@@ -144,31 +149,38 @@ def _prepared(path: str, options: ExtendOptions, tuning: TuningOptions, out: Pat
 
     warn_of_untested_transformers()
     original = load_folder(path, options.device, options.dtype)
-    from lengthwise.extend.plan import Plan, Tuning
+    from lengthwise.measurements.retention import RetentionOptions, Tuning
 
-    with named_as_options(Plan, Tuning):
-        plan = _plan(original, methods, options, tuning, (text, training_text))
-    return Extension(path, plan, text, training_text, out, options.device, options.threads, lambda *_: None, original)
+    with named_as_options(RetentionOptions, Tuning):
+        question = _question(original, methods, options, tuning, (text, training_text))
+    show = lambda *_: None  # noqa: E731
+    return Extension(path, question, text, training_text, out, options.device, options.threads, show, original)
 
 
-def _plan(
+def _question(
     original: "Pretrained",
     methods: tuple[str, ...],
     options: ExtendOptions,
     tuning: TuningOptions,
     texts: "tuple[Text, Text | None]",
-) -> "Plan":
+) -> "RetentionOptions":
     from lengthwise.extend.apply import extended_length, original_length
-    from lengthwise.extend.plan import Plan, default_lengths
+    from lengthwise.measurements.retention import RetentionOptions
 
     text, training_text = texts
+    train_length = original_length(original.model)
     if options.lengths is None:
-        longest = max(extended_length(original.model, method) for method in methods)
-        lengths = default_lengths(original_length(original.model), longest)
+        lengths = default_lengths(train_length, max(extended_length(original.model, method) for method in methods))
     else:
-        lengths = parse_lengths(options.lengths)
-    return Plan(
-        model=original.description()["sha256"],
+        lengths = number_ranges(options.lengths, "--lengths")
+    settings: dict[str, Any] = {}
+    if training_text is not None:
+        given = {field.name: getattr(tuning, field.name) for field in fields(tuning)}
+        longest = lengths[-1] if tuning.length is None else number_ranges(tuning.length, "--length")[0]
+        settings = {"learning_rate": 2e-5 if tuning.lora is None else 2e-4} | DEFAULTS
+        settings |= {name: value for name, value in given.items() if value is not None and name != "tune"}
+        settings |= {"tune_sha256": training_text.sha256, "length": longest}
+    return RetentionOptions(
         methods=methods,
         lengths=lengths,
         tasks=tuple(dict.fromkeys(part.strip() for part in options.tasks.split(",") if part.strip())),
@@ -177,43 +189,18 @@ def _plan(
         seed=options.seed,
         dtype=options.dtype,
         text_sha256=text.sha256,
-        tuning=None if training_text is None else _tuning(tuning, training_text.sha256, lengths[-1]),
+        train_length=train_length,
+        **settings,
     )
 
 
-def _tuning(options: TuningOptions, text_sha256: str, longest: int) -> "Tuning":
-    from lengthwise.extend.plan import Tuning
+def default_lengths(original: int, extended: int) -> tuple[int, ...]:
+    """Return the original length, and twice, 4 times ... as much up to the extended length; at least twice.
 
-    given = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "tune"}
-    length = longest if options.length is None else parse_lengths(options.length, "--length")[0]
-    defaults = {
-        "steps": 200,
-        "length": length,
-        "learning_rate": 2e-5 if options.lora is None else 2e-4,
-        "warmup": 20,
-        "batch_size": 1,
-        "accumulate": 8,
-        "save_every": 50,
-    }
-    chosen = {name: value for name, value in given.items() if value is not None and name != "length"}
-    return Tuning.from_data({"text_sha256": text_sha256, **defaults, **chosen})
-
-
-def _print(report: "Report", out: Path, as_json: bool) -> None:
-    from lengthwise.extend.report import JSON_FILE, PAGE, at_training_length, costs, rows
-
-    if as_json:
-        print_json(report.to_data(), indent=None)
-        return
-    console = stdout()
-    for heads, cells in (rows(report), costs(report)):
-        table = plain_table(column(heads[0], no_wrap=True))
-        for head in heads[1:]:
-            table.add_column(one_line(head), justify="right")
-        for row in cells:
-            table.add_row(*map(one_line, row))
-        console.print(table)
-        console.print()
-    print(at_training_length(report))
-    print("Cross-entropies are in nats per token; changes have 95 % intervals over the same texts.")
-    print(f"Report: {one_line(out / PAGE)}, {one_line(out / JSON_FILE)}.")
+    >>> default_lengths(2048, 8192)
+    (2048, 4096, 8192)
+    """
+    lengths = [original, 2 * original]
+    while 2 * lengths[-1] <= extended:
+        lengths.append(2 * lengths[-1])
+    return tuple(lengths)

@@ -3,10 +3,10 @@
 import dataclasses
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_origin
 
 from cyclopts import Parameter, Token
 
@@ -72,19 +72,25 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
 
 
 def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
-    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything
-    else."""
+    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`; 1k is 1,024, and 1m is 1,048,576.
+
+    Raise `ConfigError` for anything else.
+    """
     counts: set[int] = set()
     expected = f"write whole numbers from {minimum} to 999,999,999, at most {MAX_RANGE:,} in a range: 5-20 or 5,10,20"
     for part in filter(None, map(str.strip, text.split(","))):
-        match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
+        match = re.fullmatch(r"([0-9]{1,9}[kKmM]?)(?:\s*-\s*([0-9]{1,9}[kKmM]?))?", part)
+        first, last = (_whole(match[1]), _whole(match[2] or match[1])) if match else (-1, -1)
         if not (minimum <= first <= last) or last - first >= MAX_RANGE:
             raise ConfigError(f"{option} contains {part[:40]!r}; {expected}")
         counts |= set(range(first, last + 1))
     if not counts:
         raise ConfigError(f"{option} is empty; {expected}")
     return tuple(sorted(counts))
+
+
+def _whole(text: str) -> int:
+    return int(text.rstrip("kKmM")) * {"k": 2**10, "m": 2**20}.get(text[-1].lower(), 1)
 
 
 def split_names(text: str | None) -> list[str]:
@@ -114,6 +120,40 @@ def method_names(text: str, example: str) -> tuple[str, ...]:
         if method != "own":
             ENCODINGS.parse(method)
     return methods
+
+
+# ---- options of a measurement ---------------------------------------------------------------------------------------
+
+
+def option_class(parts: Mapping[str, dataclasses.Field[Any]], shown: Callable[[dataclasses.Field[Any]], str]) -> Any:
+    """Return a dataclass with options of a measurement as the command line gives them. None is the default of the measurement.
+
+    `parts`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists are text such
+    as 5-20, 5,10,20 or rope,alibi, and so is the value of `lengths` if it stands for the field `length` of several questions.
+    """
+    fields: list[Any] = []
+    for name, part in parts.items():
+        text = f"{part.metadata['text']} [default: {shown(part)}]"
+        kind: Any = {int: Integer, float: float, bool: bool}.get(part.type)  # type: ignore[arg-type]
+        kind = part.type if get_origin(part.type) is Literal else str if name != part.name else kind or str
+        default = False if kind is bool else None
+        annotated: Any = Annotated[kind if kind is bool else kind | None, Parameter(help=text, show_default=False)]
+        fields.append((name, annotated, dataclasses.field(default=default)))
+    own_module = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
+    return FLATTENED(dataclasses.make_dataclass("Given", fields, frozen=True, kw_only=True, namespace=own_module))
+
+
+def option_values(parts: Iterable[dataclasses.Field[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, with lists as tuples."""
+    values = {}
+    for part in parts:
+        if (value := given.get(part.name)) is not None:
+            if part.type == tuple[int, ...]:
+                value = number_ranges(value, f"--{part.name}", part.metadata["minimum"])
+            elif part.type == tuple[str, ...]:
+                value = tuple(dict.fromkeys(split_names(value)))
+            values[part.name] = value
+    return values
 
 
 @contextmanager

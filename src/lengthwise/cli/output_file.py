@@ -1,14 +1,14 @@
 """The file of an option such as `--output`, checked before a command computes anything."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from lengthwise.config import ConfigError
-from lengthwise.values import require_no_address
+from lengthwise.values import join_names, near_miss, require_no_address
 
 BEGINNINGS = {  # in small letters
     "HTML page": b"<!doctype html",
-    "JSON file": b"{",
     "SVG picture": b"<svg",
     "PNG picture": b"\x89png",
     "PDF file": b"%pdf",
@@ -30,6 +30,16 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
                 f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
             )
     return path
+
+
+def picture_file(text: str, endings: Sequence[str], option: str = "--plot") -> Path:
+    """Return the path of a picture, as `output_file` does. Raise `ConfigError` if it has none of the endings."""
+    suffix = Path(text).suffix.lower()
+    if suffix not in endings:
+        known, near = join_names(endings).replace(" and ", " or "), near_miss(suffix, endings) if suffix else ""
+        raise ConfigError(f"{option} must end in {known}, got {text[:80]!r}{near}; name such a file")
+    kind = "HTML page" if suffix == ".html" else "PDF file" if suffix == ".pdf" else f"{suffix[1:].upper()} picture"
+    return output_file(text, kind, option)
 
 
 def new_file(text: str, force: bool, option: str = "--out") -> Path:

@@ -4,11 +4,11 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from lengthwise.cli.options import FLATTENED, Integer, Place, Threads, number_ranges, whole_numbers
+from lengthwise.cli.options import FLATTENED, Place, Threads, option_class, option_values, whole_numbers
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
@@ -121,17 +121,9 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
 
 def _option_class(probe: Probe) -> Any:
-    """Return a dataclass with the options of a probe as the command line gives them. None is the default of the probe.
-
-    Lists of numbers are text such as 5-20 or 5,10,20. `lengths` stands for the length of several questions.
-    """
-    fields = []
-    for part in probe.Options.fields():
-        name, kind = ("lengths", str) if part.name == "length" else (part.name, Integer if part.type is int else str)
-        text = f"{part.metadata['text']} [default: {probe.shown_default(part)}]"
-        fields.append((name, Annotated[kind | None, Parameter(help=text)], dataclasses.field(default=None)))
-    own_module = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
-    return FLATTENED(dataclasses.make_dataclass("Given", fields, frozen=True, kw_only=True, namespace=own_module))
+    """Return the options of a probe. `lengths` stands for the length of several questions."""
+    parts = {"lengths" if part.name == "length" else part.name: part for part in probe.Options.fields()}
+    return option_class(parts, probe.shown_default)
 
 
 def _probe(
@@ -154,9 +146,7 @@ def _probe(
     given = dataclasses.asdict(options)
     lengths = given.pop("lengths", None)
     lengths = None if lengths is None else list(dict.fromkeys(whole_numbers(lengths, "--lengths", 1, "20,40,80")))
-    for part in probe.Options.fields():
-        if part.type == tuple[int, ...] and given[part.name] is not None:
-            given[part.name] = number_ranges(given[part.name], f"--{part.name}", part.metadata["minimum"])
+    given = option_values(probe.Options.fields(), given)
     with place.open() as store:
         jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
         results = _measure(store, jobs, device, threads)

@@ -5,7 +5,6 @@ import json
 import typing
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
@@ -51,28 +50,10 @@ class Config:
         """Return plain JSON data with every default written out."""
         return {f.name: _data(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
-    def to_json(self, member: str) -> str:
-        """Return the text of a JSON file with one line for each setting, and one for each entry of the list `member`, the last."""
-        data = self.to_data()
-        entries = ",\n".join(f"    {json.dumps(entry, allow_nan=False)}" for entry in data.pop(member))
-        members = [f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in data.items()]
-        members.append(f'  "{member}": [\n{entries}\n  ]' if entries else f'  "{member}": []')
-        return "{\n" + ",\n".join(members) + "\n}\n"
-
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
         """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a suggestion."""
         return from_json(cls, json.dumps(data))
-
-    @classmethod
-    def read(cls: type[C], path: Path, command: str) -> C:
-        """Return the object in a JSON file that a command wrote, such as `lengthwise bench`. Otherwise raise `ConfigError`."""
-        try:
-            return from_json(cls, path.read_bytes())
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of {command}") from None
-        except ConfigError as error:
-            raise ConfigError(f"{path} is not a file of {command}: {error}") from None
 
 
 @cache

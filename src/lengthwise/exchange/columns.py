@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.kinds import kind_of, trained_lengths
 from lengthwise.analysis.training_curves import fact, peak_megabytes, training_seconds
-from lengthwise.measurements import MEASUREMENTS, Table
+from lengthwise.measurements import MEASUREMENTS, Measurement, Table
+from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.store import CurveRow
 from lengthwise.values import ConfigError
 
@@ -93,15 +94,30 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
     ]
     if not answers:
         raise no_results(f"answer of {name}", study, store)
-    own = [column.name for column in MEASUREMENTS[name].columns]
-    own = [column for column in own if any(column in table.columns for *_, table in answers)]
+    own = _own_columns(MEASUREMENTS[name], [table for *_, table in answers])
     columns = _empty([*OF_RUN, "question", *own])
     for run, question, table in answers:
         _add_run(columns, study, run, len(table))
         columns["question"] += [_json({k: v for k, v in question.items() if k != "measurement"})] * len(table)
         for column in own:
-            columns[column] += [_json(c) if isinstance(c, list) else c for c in table.column(column)]
+            columns[column] += map(_cell, table.column(column))
     return columns
+
+
+def file_columns(answer: FileAnswer) -> Columns:
+    """Return one row for each row of an answer in a file: its subject and its question as JSON, and its own columns."""
+    table = answer.table
+    about = {name: [_json(getattr(answer, name))] * len(table) for name in ("subject", "question")}
+    return about | {name: list(map(_cell, table.column(name))) for name in _own_columns(answer.measurement, [table])}
+
+
+def _own_columns(measurement: Measurement, tables: Sequence[Table]) -> list[str]:
+    names = [column.name for column in measurement.columns]
+    return [name for name in names if any(name in table.columns for table in tables)]
+
+
+def _cell(cell: Any) -> Any:
+    return _json(cell) if isinstance(cell, (list, dict)) else cell
 
 
 def no_results(what: str, study: str, store: "Store") -> ConfigError:

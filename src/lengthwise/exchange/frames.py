@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.exchange.columns import answer_columns, score_columns
+from lengthwise.exchange.columns import answer_columns, file_columns, score_columns
 from lengthwise.measurements import find
+from lengthwise.measurements.answer_file import read
 from lengthwise.store import Store, open_results
 from lengthwise.values import RESULTS, ConfigError, install_extra
 
@@ -28,15 +30,18 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
 
 
 def answers(
-    study: str, measurement: str, *, results: str | PathLike[str] = RESULTS, store: str | None = None
+    study: str, measurement: str | None = None, *, results: str | PathLike[str] = RESULTS, store: str | None = None
 ) -> "DataFrame":
-    """Return what a measurement stored about the runs of a study as a data frame of pandas, with one row for each
-    row of its answers.
+    """Return the answers of a measurement as a data frame of pandas, with one row for each of their rows.
 
-    `results`, `store`: as in `results`. The columns are those of `lengthwise export answers`.
+    With `measurement`, these are the answers about the runs of the study. Without it, `study` is the file of an answer,
+    such as that of `lengthwise bench --out`. `results`, `store`: as in `results`. The columns are those of
+    `lengthwise export answers`.
 
     Raises `ConfigError` if pandas is missing or there is no such answer, and `StoreError` for an unknown study.
     """
+    if measurement is None:
+        return _pandas("answers").DataFrame(file_columns(read(Path(study))))
     name = find(measurement).name
     with _opened("answers", results, store) as (pandas, opened):
         return pandas.DataFrame(answer_columns(opened, study, name))
@@ -44,11 +49,16 @@ def answers(
 
 @contextmanager
 def _opened(function: str, results: str | PathLike[str], store: str | None) -> Iterator[tuple[Any, Store]]:
+    pandas = _pandas(function)
+    with open_results(results, create=False, store=store) as opened:  # type: ignore[arg-type]
+        yield pandas, opened
+
+
+def _pandas(function: str) -> Any:
     try:
         import pandas
     except ImportError as error:
         raise ConfigError(
             f"lengthwise.{function} needs pandas, which cannot be imported ({error}); {install_extra('frames')}"
         ) from error
-    with open_results(results, create=False, store=store) as opened:  # type: ignore[arg-type]
-        yield pandas, opened
+    return pandas

@@ -7,7 +7,7 @@ import math
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from lengthwise.exchange.columns import answer_columns, curve_columns, score_columns
+from lengthwise.exchange.columns import Columns, answer_columns, curve_columns, score_columns
 from lengthwise.exchange.latex import latex_tables
 from lengthwise.values import ConfigError, install_extra, join_names, near_miss
 
@@ -50,6 +50,11 @@ def table_file(store: "Store", study: str, table: Table, ending: str, measuremen
         columns = answer_columns(store, study, measurement)
     else:
         columns = score_columns(store, study) if table == "scores" else curve_columns(store, study)
+    return columns_file(columns, ending)
+
+
+def columns_file(columns: Columns, ending: str) -> bytes:
+    """Return the content of a CSV or Parquet file with these columns."""
     if ending == ".parquet":
         import pandas
 

@@ -19,8 +19,8 @@ from transformers.pytorch_utils import Conv1D
 from lengthwise import cache_folder
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained.transformers_calls import offline, silent
-from lengthwise.extend.plan import Tuning
 from lengthwise.machine_memory import is_out_of_memory
+from lengthwise.measurements.retention import Tuning
 
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
 STATE = "trainer_state.json"  # the last file that the Trainer writes into a checkpoint

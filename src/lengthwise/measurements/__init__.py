@@ -16,7 +16,10 @@ from lengthwise.measurements.learned_bias import LearnedBias
 from lengthwise.measurements.logit_parts import LogitParts
 from lengthwise.measurements.lost_in_the_middle import LostInTheMiddle
 from lengthwise.measurements.position_shift import PositionShift
+from lengthwise.measurements.reach import Reach
 from lengthwise.measurements.recency import Recency
+from lengthwise.measurements.retention import Retention
+from lengthwise.measurements.speed import Speed
 from lengthwise.measurements.table import Table
 from lengthwise.values import unlisted
 
@@ -34,6 +37,9 @@ MEASUREMENTS: dict[str, Measurement] = {
         LostInTheMiddle(),
         Induction(),
         ExampleLengths(),
+        Reach(),
+        Retention(),
+        Speed(),
     )
 }
 PROBES: dict[str, Probe] = {name: one for name, one in MEASUREMENTS.items() if isinstance(one, Probe)}

@@ -38,7 +38,8 @@ class Column:
     `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages.
     `whole`: whether they are whole numbers. `bounds`: between which its values and their intervals lie; "metric":
     those of the task's metric. `error`: the column with the standard errors of its values over examples, from which
-    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `weight`: the
+    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `examples`: the
+    column with the number of examples of a share, from which a single seed gets Wilson's interval. `weight`: the
     column with the weights of its means.
     """
 
@@ -51,7 +52,14 @@ class Column:
     bounds: Bounds | Literal["metric"] = None
     error: str = ""
     groups: str = ""
+    examples: str = ""
     weight: str = ""
+
+    def text_of(self, cell: Any) -> str:
+        """Return the name of a row with this cell, such as `layer 2`, `depth 50%` or a name alone."""
+        if self.percent:
+            return f"{self.name} {cell:.0%}"
+        return f"{self.name} {cell}" if isinstance(cell, int) else str(cell)
 
     @property
     def title(self) -> str:
@@ -59,9 +67,9 @@ class Column:
         return f"{text} ({self.unit})" if self.unit else text
 
 
-def key(name: str, text: str = "", unit: str = "") -> Column:
+def key(name: str, text: str = "", unit: str = "", **more: Any) -> Column:
     """Return a column that tells rows apart."""
-    return Column(name, text, unit)
+    return Column(name, text, unit, **more)
 
 
 def value(name: str, text: str = "", unit: str = "", **more: Any) -> Column:
@@ -83,9 +91,10 @@ class Chart:
     of them. `colour`: the column with a line or a bar for each value. `where`: the rows to show; a tuple lists
     several values. `how`: how the rows of one run are combined that differ in other columns. `seeds`: draw means
     over seeds, the first seed, or each seed, of which all but the first are pale. `steps`: a second value column,
-    drawn as a line over bars. `to_scale`: whether the axis of lines has the distances of its numbers, as that of curves. `across`:
-    the name of the horizontal axis, by default that of the column. `cut`: the axis ends at most this far from 0.
-    `shaded`: the notes with the first of the places to shade, and the one after the last. `about`: the paragraph
+    drawn as a line over bars. `from_zero`: whether the vertical axis of lines begins at 0. `to_scale`: whether the
+    axis of lines has the distances of its numbers, as that of curves. `across`: the name of the horizontal axis, by
+    default that of the column. `cut`: the axis ends at most this far from 0. `shaded`: the notes with the first of the
+    places to shade, and the one after the last. `about`: the paragraph
     below. Texts may name options, notes and what `texts` returns, in braces.
     """
 
@@ -100,6 +109,7 @@ class Chart:
     seeds: Literal["mean", "first", "each"] = "mean"
     steps: str = ""
     to_scale: bool = False
+    from_zero: bool = True
     across: str = ""
     cut: float = math.inf
     shaded: tuple[str, str] | None = None
@@ -113,7 +123,10 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """Numbers of a table: one for each value of the columns `by`, whose values `head` may name in braces."""
+    """Numbers of a table: one for each value of the columns `by`, whose values `head` may name in braces.
+
+    If `y` is a note, its first text is shown.
+    """
 
     head: str
     y: str
@@ -124,12 +137,16 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """A table with a row for each encoding, or for each encoding and value of the columns `rows`."""
+    """A table with a row for each encoding, or for each encoding and value of the columns `rows`.
+
+    `on_page_only`: whether the terminal omits it.
+    """
 
     title: str
     numbers: tuple[Number, ...]
     rows: tuple[str, ...] = ()
     first_seed: bool = False
+    on_page_only: bool = False
     about: str = ""
 
 
@@ -225,11 +242,13 @@ class Measurement(ABC):
     columns: ClassVar[tuple[Column, ...]]
     charts: ClassVar[tuple[Chart, ...]] = ()
     tables: ClassVar[tuple[Numbers, ...]] = ()
-    """Tables of numbers. The terminal shows the first one."""
+    """Tables of numbers. The terminal shows the first one, and those of an answer in a file that are not `on_page_only`."""
     chapter: ClassVar[str]
     """The part of the page with its section."""
     counted: ClassVar[str] = "examples"
     """What the note `n` counts."""
+    series: ClassVar[str] = "encoding"
+    """Of an answer in a file, the column with a line or a row for each value."""
     over_lengths: ClassVar[bool] = False
     """Whether numbers are means over all lengths, instead of having a section for each length."""
     in_report_table: ClassVar[bool] = False
@@ -270,6 +289,10 @@ class Measurement(ABC):
     def derive(self, answer: Table) -> Table:
         """Return the rows to show of one answer, with what is computed from the stored ones. By default the answer itself."""
         return answer
+
+    def label(self, subject: Mapping[str, Any], value: Any) -> str:
+        """Return the name of the line or row of a value of the column `series`, in an answer about a subject."""
+        return str(value)
 
     def texts(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what texts of the page may name about a question besides its options."""

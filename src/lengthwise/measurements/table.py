@@ -2,13 +2,14 @@
 
 import math
 import operator
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, repeat
 from typing import Any, Literal
 
 Row = Mapping[str, Any]
-How = Literal["mean", "max", "sum"]
+How = Literal["mean", "max", "sum", "median"]
 
 NOT_FINITE = ("nan", "inf", "-inf")
 LONG_RUN = 4  # a column with fewer changes than a fourth of its cells is stored as runs of equal cells
@@ -72,7 +73,8 @@ class Table:
     def combined(
         self, y: str, by: Sequence[str], where: Mapping[str, Any], how: How = "mean", weight: str = ""
     ) -> dict[tuple[Any, ...], float]:
-        """Return the values of the column `y` for each group of `groups`: their mean, highest value or sum.
+        """Return the values of the column `y` for each group of `groups`: their mean, highest value, sum or
+        median.
 
         `weight`: a column with the weights of a mean. A group with a number that is not finite is NaN.
         """
@@ -104,6 +106,8 @@ def _combined(values: Sequence[float], how: How, weights: Sequence[float] | None
         return math.nan
     if how == "max":
         return max(values)
+    if how == "median":
+        return statistics.median(values)
     if weights is not None and how == "mean":
         return math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
     return math.fsum(values) / (len(values) if how == "mean" else 1)

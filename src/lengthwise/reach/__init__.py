@@ -1,11 +1,9 @@
-"""How far a causal language model reaches: cross-entropy and retrieval at growing lengths, for `lengthwise reach`.
+"""How far a causal language model reaches: what the measurement `measurements/reach.py` computes, for `lengthwise reach`.
 
-`plan.py` defines the question, `text.py` reads the text, and `tasks/` makes the retrieval tasks. `loading.py` loads the model,
-`model.py` computes one long text in chunks, `grouped.py` computes attention without copies of keys, `methods.py` puts encodings
-into the model, `program_flags.py` writes the flags with which other programs compute them, and `measure.py` measures unit by unit.
-`results.py` is the file format, `summary.py` computes scores, intervals and effective lengths, and `page.py` compares models on a
-page.
+`text.py` reads the text, and `tasks/` makes the retrieval tasks and the prompts with Boolean functions. `loading.py` loads the
+model, `model.py` computes one long text in chunks, `grouped.py` computes attention without copies of keys, `methods.py` puts
+encodings into the model, `program_flags.py` writes the flags with which other programs compute them, `functions.py` predicts
+labels, and `measure.py` measures part by part. `harness.py` writes retrieval tasks for lm-evaluation-harness.
 
-`loading.py`, `model.py`, `grouped.py`, `methods.py`, `program_flags.py` and `measure.py` import PyTorch; the others do not, so that
-files can be shown quickly.
+`text.py`, `harness.py` and `tasks/` do not import PyTorch.
 """

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
@@ -14,7 +15,6 @@ from lengthwise.huggingface.description import table_of
 from lengthwise.huggingface.export import export, hide_progress_bars
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.reach.methods import own_choice
-from lengthwise.reach.results import ModelRecord
 from lengthwise.reach.tasks.base import Chat, Encode
 from lengthwise.store import Store, open_folder
 from lengthwise.studies.trained_models import load_model
@@ -53,19 +53,20 @@ def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) ->
         yield f"{row.label} {row.key[:8]}", load_folder(str(path), device, dtype)
 
 
-def record(name: str, pretrained: Pretrained) -> ModelRecord:
-    """Return what identifies the model in a results file."""
-    facts, model = pretrained.description(), pretrained.model
-    own, claimed = own_choice(model) or table_of(model), pretrained.max_positions
-    return ModelRecord(
-        name=name,
-        architecture=facts["architecture"],
-        parameters=facts["parameters"],
-        encoding="unknown" if own is None else own.label,
-        claimed=claimed,
-        original=claimed if claimed is None else min(claimed, train_length_of(model.config)),
-        sha256=facts["sha256"],
-    )
+def subject_of(name: str, pretrained: Pretrained) -> dict[str, Any]:
+    """Return what identifies the model in a file of results.
+
+    `claimed`: the length of its configuration. `original`: that before its positions were scaled.
+    """
+    facts, model, claimed = pretrained.description(), pretrained.model, pretrained.max_positions
+    own = own_choice(model) or table_of(model)
+    return {
+        "name": name,
+        **{fact: facts[fact] for fact in ("architecture", "parameters", "sha256")},
+        "encoding": "unknown" if own is None else own.label,
+        "claimed": claimed,
+        "original": claimed if claimed is None else min(claimed, train_length_of(model.config)),
+    }
 
 
 def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:

@@ -13,8 +13,8 @@ from lengthwise.huggingface.own_encoding import own_encoding
 from lengthwise.huggingface.own_settings import with_own_settings
 from lengthwise.huggingface.replacement import encoding_of, without_encoding
 from lengthwise.huggingface.saved import saved_choice
+from lengthwise.measurements.reach import OWN
 from lengthwise.reach.grouped import without_copies
-from lengthwise.reach.plan import OWN
 
 
 def own_choice(model: Any) -> Choice | None:

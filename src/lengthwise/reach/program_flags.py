@@ -17,10 +17,10 @@ from lengthwise.encodings import NoPE
 from lengthwise.huggingface import LengthwiseForCausalLM
 from lengthwise.huggingface.own_encoding import head_dim_of, train_length_of
 from lengthwise.huggingface.replacement import encoding_of
+from lengthwise.measurements.reach import OWN
+from lengthwise.measurements.table import Row
 from lengthwise.models.conversion import equivalent, rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
-from lengthwise.reach.plan import OWN
-from lengthwise.reach.results import ProgramFlags
 from lengthwise.values import join_names
 
 COMPUTED = ("RoPE", "PI", "YaRN", "Llama3")  # rotations that a program computes at every length alike
@@ -45,18 +45,21 @@ class Rotation:
         return train_length_of(self.config)
 
 
-def program_flags(model: Any, method: str) -> tuple[ProgramFlags, ...]:
-    """Return the flags of each program for a method; none for the model as it is, and for models with encodings of ours."""
+def program_flags(model: Any, method: str) -> tuple[Row, ...]:
+    """Return a row for each program with its flags for a method, or with the reason why there are none.
+
+    There are no rows for the model as it is, and for models with encodings of ours.
+    """
     if method == OWN or isinstance(model, LengthwiseForCausalLM) or encoding_of(model) is not None:
         return ()
-    found = []
+    rows = []
     for program, write in {"vLLM": _vllm, "llama.cpp": _llama_cpp}.items():
         try:
-            flags, reason = write(_rotation(model, method)), ""
+            cells = {"flags": write(_rotation(model, method))}
         except ConfigError as error:
-            flags, reason = "", str(error)
-        found.append(ProgramFlags(method=method, program=program, flags=flags, reason=reason))
-    return tuple(found)
+            cells = {"reason": str(error)}
+        rows.append({"method": method, "program": program, **cells})
+    return tuple(rows)
 
 
 def _rotation(model: Any, method: str) -> Rotation:

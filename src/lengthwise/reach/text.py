@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lengthwise.config import Config, ConfigError
+from lengthwise.config import ConfigError
 from lengthwise.reach.tasks.base import Encode
 
 CHARACTERS = 8  # per token, for the first attempt to tokenize no more of the text than is needed
@@ -21,18 +22,6 @@ class Text:
     path: Path
     content: str
     sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowStarts(Config):
-    """Where windows begin, counted from 0 in a `unit`.
-
-    "tokens": of the tokens of the whole text, without those that a tokenizer adds. "characters": of its Unicode characters; the
-    window has the first tokens of the text from there.
-    """
-
-    unit: str
-    starts: tuple[int, ...]
 
 
 def read_text(name: str | Path, option: str = "--text") -> Text:
@@ -53,8 +42,11 @@ def read_text(name: str | Path, option: str = "--text") -> Text:
 
 def windows(
     text: Text, encode: Encode, longest: int, targets: int, examples: int
-) -> tuple[list[Sequence[int]], WindowStarts]:
+) -> tuple[list[Sequence[int]], dict[str, Any]]:
     """Return windows of `longest` tokens, evenly spaced over the whole text, and where they begin; at most `examples`.
+
+    Starts are counted from 0 in a unit. "tokens": of the tokens of the whole text, without those that a tokenizer adds.
+    "characters": of its Unicode characters; the window has the first tokens of the text from there.
 
     Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of two of
     them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
@@ -63,7 +55,7 @@ def windows(
         ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]
         found = [_beginning(text.content[start:end], encode, longest) for start, end in itertools.pairwise(ends)]
         if all(len(tokens) == longest for tokens in found):
-            return found, WindowStarts(unit="characters", starts=tuple(ends[:-1]))
+            return found, {"unit": "characters", "starts": ends[:-1]}
     tokens = encode(text.content)
     free = len(tokens) - longest
     if free < 0:
@@ -73,7 +65,7 @@ def windows(
         )
     count = min(examples, 1 + free // targets)
     starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]
-    return [tokens[start : start + longest] for start in starts], WindowStarts(unit="tokens", starts=tuple(starts))
+    return [tokens[start : start + longest] for start in starts], {"unit": "tokens", "starts": starts}
 
 
 def _word_boundary(content: str, place: int) -> int:

@@ -3,20 +3,21 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from lengthwise.analysis.answers import Summary, numbers_table, summarize
+from lengthwise.analysis.answers import Summary, in_order, numbers_table, summarize
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.base import Chart, Column, Numbers
+from lengthwise.metrics import Metric
 from lengthwise.report.charts import chart as charts
 from lengthwise.report.charts.chart import Range, Row, averaged, curve, curve_chart, short
 from lengthwise.report.charts.lines import Line, even_columns, line_chart, zero_to
-from lengthwise.report.charts.scales import frame, nice_top, robust_top, top_of_intervals
+from lengthwise.report.charts.scales import frame, nice_top, robust_frame, robust_top, top_of_intervals
 from lengthwise.report.palette import Look
 from lengthwise.values import join_names
 
@@ -28,6 +29,20 @@ Looks = Mapping[str, Look]
 Key = tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Context:
+    """What the answers are about: a task, or, of answers in files, no task. `metric`: that of the task."""
+
+    title: str
+    unit: str
+    metric: Metric | None = None
+    metric_label: str = ""
+
+    @staticmethod
+    def of(task: TaskFindings) -> "Context":
+        return Context(task.title, task.unit, task.metric, task.metric_label)
+
+
 def chapters(task: TaskFindings, looks: Looks) -> list[dict[str, Any]]:
     """Return the template's data of the task's answers, by chapter, in the order of the list of measurements."""
     found = [s for name in MEASUREMENTS for s in task.answers.get(name, ())]
@@ -36,7 +51,7 @@ def chapters(task: TaskFindings, looks: Looks) -> list[dict[str, Any]]:
             "title": title,
             "name": title.lower().replace(" ", "-"),
             "legend": [{"label": label, "look": looks[label]} for label in looks if label in _labels(group)],
-            "sections": [section(summary, task, looks) for summary in group],
+            "sections": [section(summary, Context.of(task), looks) for summary in group],
         }
         for title, summaries in groupby(found, key=lambda summary: summary.measurement.chapter)
         for group in [list(summaries)]
@@ -47,9 +62,9 @@ def _labels(summaries: Sequence[Summary]) -> set[str]:
     return {series.label for summary in summaries for series in summary.series}
 
 
-def section(summary: Summary, task: TaskFindings, looks: Looks) -> dict[str, Any]:
+def section(summary: Summary, context: Context, looks: Looks) -> dict[str, Any]:
     """Return the template's data of one summary."""
-    drawing = _Drawing(summary, task, looks)
+    drawing = _Drawing(summary, context, looks)
     answers = {series.name: series.runs[0] for series in summary.series}
     return {
         "charts": [chart for declared in summary.measurement.charts if (chart := drawing.chart(declared))],
@@ -69,10 +84,12 @@ def sequences_text(summary: Summary, unit: str) -> str:
     return f"{summary.n}{requested} test sequence{'s' if summary.n != 1 else ''} of {of}"
 
 
-def cell(interval: Interval | None, column: Column) -> dict[str, str]:
-    """Return a cell of a table: the mean, the interval, and what the table is sorted by."""
+def cell(interval: Interval | str | None, column: Column) -> dict[str, str]:
+    """Return a cell of a table: the mean or the text, the interval, and what the table is sorted by."""
     if interval is None:
         return {"mean": "–", "spread": "", "sort": ""}
+    if isinstance(interval, str):
+        return {"mean": interval, "spread": "", "sort": interval}
     if not math.isfinite(interval.mean):
         return {"mean": "not finite", "spread": "", "sort": ""}
     if column.percent:
@@ -94,10 +111,10 @@ def number(value: float) -> str:
 class _Drawing:
     """Draws the charts and tables of one summary."""
 
-    def __init__(self, summary: Summary, task: TaskFindings, looks: Looks) -> None:
-        self.summary, self.task, self.looks = summary, task, looks
+    def __init__(self, summary: Summary, context: Context, looks: Looks) -> None:
+        self.summary, self.context, self.looks = summary, context, looks
         self.measurement = summary.measurement
-        self.texts = summary.texts() | {"sequences": sequences_text(summary, task.unit)}
+        self.texts = summary.texts() | {"sequences": sequences_text(summary, context.unit)}
 
     def table(self, table: Numbers) -> dict[str, Any]:
         heads, rows = numbers_table(self.summary, table)
@@ -131,12 +148,16 @@ class _Drawing:
         return chart.across or self.measurement.column(chart.x).title
 
     def _upwards(self, chart: Chart) -> str:
-        column, metric = self.measurement.column(chart.y), self.task.metric
-        return f"{self.task.metric_label}, {metric.better} is better" if column.bounds == "metric" else column.title
+        column, metric = self.measurement.column(chart.y), self._metric(chart)
+        return column.title if metric is None else f"{self.context.metric_label}, {metric.better} is better"
+
+    def _metric(self, chart: Chart) -> Metric | None:
+        """Return the metric of the task if the chart has its scores."""
+        return self.context.metric if self.measurement.column(chart.y).bounds == "metric" else None
 
     def _described(self, kind: str, chart: Chart, ends: str, top: str, lines: str) -> str:
         return (
-            f"{self.task.title}, {chart.title.format(**self.texts)}: {kind} chart. Horizontal axis: "
+            f"{self.context.title}, {chart.title.format(**self.texts)}: {kind} chart. Horizontal axis: "
             f"{self._across(chart)}, {ends}. Vertical axis: {self._upwards(chart)}, {top}. {lines}. "
             "A table below has the numbers."
         )
@@ -145,7 +166,7 @@ class _Drawing:
 
     def _lines(self, chart: Chart) -> dict[str, Any]:
         found = summarize(self.summary, chart.y, (chart.x,), chart.where, chart.how)
-        xs = [x for (x,) in dict.fromkeys(key for values in found for key in values)]
+        xs = [x for (x,) in in_order(key for values in found for key in values)]
         xs = [x for x in xs if isinstance(x, int)] if chart.to_scale else xs
         if not xs:
             return {}
@@ -156,20 +177,23 @@ class _Drawing:
         noun = self.measurement.counted if self.summary.n != 1 else self.measurement.counted.removesuffix("s")
         lines = []
         for series, values in zip(self.summary.series, found, strict=True):
-            seeds = f"{len(series.runs)} seed{'s' if len(series.runs) != 1 else ''} × {self.summary.n:,} {noun}"
+            counts = f"{self.summary.n:,} {noun}" if self.summary.n else ""
+            if series.seeds:
+                counts = f"{len(series.runs)} seed{'s' if len(series.runs) != 1 else ''} × {counts}"
             lines.append(
-                Line(series.label, self.looks[series.label], [values.get((x,)) for x in xs], seeds, series.name)
+                Line(series.label, self.looks[series.label], [values.get((x,)) for x in xs], counts, series.name)
             )
-        metric = self.task.metric
-        if self.measurement.column(chart.y).bounds == "metric":
+        metric, bottom = self._metric(chart), 0.0
+        better = "lower" if metric is None else metric.better
+        if metric is not None:
             top = 1.0 if metric.share else robust_top((mean for line in lines for mean in line.means), 3)
-            better = metric.better
         else:
-            top, better = top_of_intervals(i for line in lines for i in line.scores if i is not None), "lower"
+            intervals = [i for line in lines for i in line.scores if i is not None]
+            bottom, top = (0.0, top_of_intervals(intervals)) if chart.from_zero else robust_frame(intervals)
         names = f"Lines: {join_names([line.name for line in lines])}"
-        described = self._described("line", chart, f"from {ticks[0]} to {ticks[-1]}", f"from 0 to {top:g}", names)
-        axis = zero_to(top)
-        drawn = line_chart(described, lines, columns, [axis], better=better)
+        ends = f"from {ticks[0]} to {ticks[-1]}", f"from {bottom:g} to {top:g}"
+        axis = zero_to(top) if bottom == 0 else Range("all", bottom, top)
+        drawn = line_chart(self._described("line", chart, *ends, names), lines, columns, [axis], better=better)
         title, across = chart.title.format(**self.texts), self._across(chart)
         over = any(mean > axis.high for line in lines for mean in line.means)
         return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over}
@@ -218,10 +242,9 @@ class _Drawing:
 
     def _top(self, values: Sequence[float], chart: Chart) -> float | None:
         """Return the common upper end of the axes from 0; None if each chart has its own axis."""
-        bounds = self.measurement.column(chart.y).bounds
-        if bounds == "metric" and self.task.metric.share:
+        if (metric := self._metric(chart)) is not None and metric.share:
             return 1.0
-        return robust_top(values) if bounds is not None else None
+        return robust_top(values) if self.measurement.column(chart.y).bounds is not None else None
 
     def _label(self, n: int) -> str:
         return self.summary.series[n].name if n >= 0 else "all encodings"
@@ -248,13 +271,15 @@ class _Drawing:
             chart,
             f"from {xs[0]:,} to {xs[-1]:,}",
             f"from {bottom:g} to {top:g}",
-            f"{name}. Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
+            f"{name}{'. ' if name else ''}Lines: {len(lines)}, one for each {chart.colour}"
+            f"{' and seed' if chart.seeds == 'each' else ''}",
         )
         rows = self._curve_rows(chart, lines)
         looks = {row["label"]: self.looks[row["label"]] for row in rows}
         shaded = self._shaded(chart, facets, place[1:], xs)
         drawn = curve_chart(described, rows, looks, (xs[0], xs[-1]), (bottom, top), shaded=shaded)
-        title = f"{chart.title.format(**self.texts)}, {name}"
+        title = chart.title.format(**self.texts)
+        title = f"{title}, {name}" if name else title
         about = {"name": name, "chart": drawn.named(title, self._across(chart), self._upwards(chart))}
         if place[0] < 0:
             return about | {"label": name}

@@ -48,23 +48,23 @@ def pictures(findings: Findings) -> list[Picture]:
     names: set[str] = set()
     for number, task in enumerate(findings.tasks):
         data = task_data(task, number, looks)
-        for chart in (*([maps[number]] if number in maps else []), *_charts(data)):
+        for chart in (*([maps[number]] if number in maps else []), *charts_in(data)):
             name = _new_name(f"{ids[number].removeprefix('task-')}-{_words(chart.title)}", names)
             title = f"{task.title}: {chart.title}"
             found.append(Picture(name, Panel(title, chart.note, chart)))
     return found
 
 
-def _charts(part: Any) -> Iterator[Chart]:
+def charts_in(part: Any) -> Iterator[Chart]:
     """Yield the charts in the data of a template."""
     if isinstance(part, Chart):
         yield part
     elif isinstance(part, dict):
         for value in part.values():
-            yield from _charts(value)
+            yield from charts_in(value)
     elif isinstance(part, (list, tuple)):
         for value in part:
-            yield from _charts(value)
+            yield from charts_in(value)
 
 
 def _words(text: str) -> str:

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
-from lengthwise.speed.results import ClockName
-
 Action = Callable[[], object]
+ClockName = Literal["CPU time", "wall time", "CUDA events"]
 
 
 class Clock(Protocol):

@@ -10,19 +10,32 @@ differently, and no number of rounds averages that out. Therefore a change also 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lengthwise.speed.results import BASELINE, KINDS, Cell, Kind, Results
-from lengthwise.speed.summary import Ratio, median_ratio
-from lengthwise.values import join_names, shown
+from lengthwise.analysis.differences import flat
+from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.measurements.answer_file import FileAnswer
+from lengthwise.measurements.speed import BASELINE, KINDS, Kind
+from lengthwise.values import join_names
 
 LEVEL = 0.05  # largest probability of any false claim in one comparison
 SMALLEST_CHANGE = 0.05  # of a ratio, in either direction
 MAX_EXACT = 10_000  # product of the numbers of rounds up to which p-values are exact; beyond, they are asymptotic
+COMPARABLE = (
+    "d_model",
+    "num_layers",
+    "num_heads",
+    "batch_tokens",
+    "dtype",
+    "backend",
+    "threads",
+)  # and the kind of device
+COMMIT = ("commit", "uncommitted_changes")  # differ in most comparisons, whose aim is to see the effect of a change
 
 Verdict = Literal["slower", "faster", "no change"]
+Cell = tuple[str, int]  # an encoding and a length
 
 
 @dataclass(frozen=True)
@@ -32,8 +45,8 @@ class Change:
     encoding: str
     length: int
     kind: Kind
-    before: Ratio
-    after: Ratio
+    before: Interval
+    after: Interval
     change: float
     p: float
 
@@ -59,40 +72,49 @@ class Comparison:
         return sorted(beyond, key=lambda change: -abs(math.log1p(change.change)))
 
 
-def compare(before: Results, after: Results) -> Comparison:
-    """Return how the ratios of `after` (B) differ from those of `before` (A)."""
-    if different := _different(before.question.comparable(), after.question.comparable()):
-        return Comparison((), (f"Nothing is compared, because the questions differ: {different}.",))
-    pairs = list(_pairs(before, after))
-    samples = [(before.ratios(a, kind), after.ratios(b, kind)) for a, b in pairs for kind in KINDS]
-    corrected = holm(p_values(samples))
-    changes = []
-    for (cell, kind), (old, new), p in zip(((a, k) for a, _ in pairs for k in KINDS), samples, corrected, strict=True):
-        a, b = median_ratio(old), median_ratio(new)
-        assert a is not None and b is not None  # `_pairs` yields only cells with times
-        changes.append(Change(cell.encoding, cell.length, kind, a, b, b.median / a.median - 1, p))
-    return Comparison(tuple(changes), tuple(_notes(before, after, samples)))
+class _Measured:
+    """The content of a file: the ratios of each cell by kind, in the order of the rounds, and the settings of encodings."""
+
+    def __init__(self, answer: FileAnswer) -> None:
+        self.ratios: dict[Cell, dict[Kind, list[float]]] = {}
+        self.settings: dict[Cell, Any] = {}
+        for row in answer.measurement.derive(answer.table):
+            cell = row["encoding"], row["length"]
+            if row.get("settings"):
+                self.settings[cell] = _settings(row["settings"])
+            for kind in KINDS:
+                if (ratio := row.get(f"{kind}_ratio")) is not None:
+                    self.ratios.setdefault(cell, {}).setdefault(kind, []).append(ratio)
 
 
-def _pairs(before: Results, after: Results) -> Iterator[tuple[Cell, Cell]]:
-    """Yield the cells of encodings with the same settings at the same length that have times in both measurements."""
-    for cell in before.cells:
-        other = after.cell(cell.encoding, cell.length)
-        if cell.encoding == BASELINE or other is None or not cell.forward or not other.forward:
-            continue
-        if settings(cell) == settings(other):
-            yield cell, other
-
-
-def settings(cell: Cell) -> list[dict[str, Any]]:
+def _settings(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of the encoding in each layer of its pattern.
 
     The version of its class is left out, because a changed class is what is to be compared.
     """
-    others = cell.settings.get("remaining_layers")
-    layers = [cell.settings, *(others if isinstance(others, (list, tuple)) else ())]
-    skipped = ("class", "remaining_layers")
-    return [{k: v for k, v in layer.items() if k not in skipped} for layer in layers if isinstance(layer, Mapping)]
+    layers = [settings, *(settings.get("remaining_layers") or ())]
+    return [{k: v for k, v in layer.items() if k not in ("class", "remaining_layers")} for layer in layers]
+
+
+def compare(before: FileAnswer, after: FileAnswer) -> Comparison:
+    """Return how the ratios of `after` (B) differ from those of `before` (A)."""
+    if different := _different(_comparable(before), _comparable(after)):
+        return Comparison((), (f"Nothing is compared, because the questions differ: {different}.",))
+    a, b = _Measured(before), _Measured(after)
+    cells = [c for c in a.ratios if c[0] != BASELINE and c in b.ratios and a.settings.get(c) == b.settings.get(c)]
+    places = [(cell, kind) for cell in cells for kind in KINDS]
+    samples = [(a.ratios[cell][kind], b.ratios[cell][kind]) for cell, kind in places]
+    changes = []
+    for ((encoding, length), kind), sample, p in zip(places, samples, holm(p_values(samples)), strict=True):
+        old, new = map(over_rounds, sample)
+        changes.append(Change(encoding, length, kind, old, new, new.mean / old.mean - 1, p))
+    return Comparison(tuple(changes), tuple(_notes(before, after, a, b, samples)))
+
+
+def _comparable(answer: FileAnswer) -> dict[str, Any]:
+    """Return what has to be equal in two measurements so that their ratios mean the same."""
+    device = str(answer.question["device"]).partition(":")[0]
+    return {"device": device, **{name: answer.question[name] for name in COMPARABLE}}
 
 
 def p_values(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
@@ -134,25 +156,21 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def _notes(
-    before: Results, after: Results, samples: Sequence[tuple[Sequence[float], Sequence[float]]]
+    before: FileAnswer,
+    after: FileAnswer,
+    a: _Measured,
+    b: _Measured,
+    samples: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> Iterator[str]:
-    if before.origin.device != after.origin.device or before.origin.cores != after.origin.cores:
-        machines = [f"{r.origin.device} with {r.origin.cores} cores" for r in (before, after)]
-        yield f"The machines differ ({machines[0]}; {machines[1]}), so a change may come from the machine."
-    if before.origin.clock != after.origin.clock:
-        yield f"The clocks differ ({before.origin.clock}; {after.origin.clock})."
-    if different := _different(before.origin.versions, after.origin.versions):
-        yield f"The versions differ: {different}."
-    if different := _different({"library": before.origin.matmul_library}, {"library": after.origin.matmul_library}):
-        yield f"The libraries of matrix products differ: {different}."
-    for results, other, name in ((before, after, "A"), (after, before, "B")):
-        if only := [cell for cell in results.cells if not _has_times(other, cell)]:
-            yield f"Not compared, because only {name} has it: {_listed(only)}."
-        if not results.complete:
-            yield f"{name} was stopped early, so some rounds or lengths are missing."
-    both = [(c, after.cell(c.encoding, c.length)) for c in before.cells]
-    if changed := [c for c, other in both if other is not None and settings(c) != settings(other)]:
-        yield f"Not compared, because the settings differ: {_listed(changed)}."
+    about = [{k: v for k, v in flat(file.subject).items() if k not in COMMIT} for file in (before, after)]
+    if different := _different(*about):
+        yield f"The machines or the versions differ, so a change may come from them: {different}."
+    for own, other, name in ((a, b, "A"), (b, a, "B")):
+        if only := _listed(cell for cell in own.ratios if cell not in other.ratios):
+            yield f"Not compared, because only {name} has it: {only}."
+    both = set(a.ratios) & set(b.ratios)
+    if changed := _listed(c for c in a.ratios if c in both and a.settings.get(c) != b.settings.get(c)):
+        yield f"Not compared, because the settings differ: {changed}."
     if not samples:
         yield "The two files have no encoding and length in common, other than NoPE."
     elif (rounds := rounds_needed(len(samples))) > min(len(part) for sample in samples for part in sample):
@@ -173,23 +191,13 @@ def rounds_needed(comparisons: int) -> int:
 def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """Return `threads 1 and 2` for what differs, or an empty string."""
     names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    return join_names([f"{name} {_short(a.get(name))} and {_short(b.get(name))}" for name in names])
+    return join_names([f"{name} {a.get(name, 'none')} and {b.get(name, 'none')}" for name in names])
 
 
-def _short(value: Any) -> str:
-    return (value if isinstance(value, str) else "none" if value is None else shown(value))[:80]
-
-
-def _has_times(results: Results, cell: Cell) -> bool:
-    """Return whether the other measurement has times of this cell, or neither has."""
-    other = results.cell(cell.encoding, cell.length)
-    return not cell.forward or (other is not None and bool(other.forward))
-
-
-def _listed(cells: Sequence[Cell]) -> str:
+def _listed(cells: Iterable[Cell]) -> str:
     """Return the encodings with their lengths: `FIRE at 256 and 512`, and how many more there are."""
     lengths: dict[str, list[str]] = {}
-    for cell in cells:
-        lengths.setdefault(cell.encoding, []).append(f"{cell.length:,}")
-    texts = [f"{name[:60]} at {join_names(of)}" for name, of in lengths.items()]
+    for encoding, length in cells:
+        lengths.setdefault(encoding, []).append(f"{length:,}")
+    texts = [f"{name} at {join_names(of)}" for name, of in lengths.items()]
     return "; ".join(texts if len(texts) <= 8 else [*texts[:8], f"and {len(texts) - 8} more"])

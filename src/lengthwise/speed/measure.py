@@ -5,117 +5,145 @@ disturbs the machine for seconds or minutes slows down both, and leaves the rati
 """
 
 import os
-import shlex
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import is_out_of_memory
+from lengthwise.measurements import MEASUREMENTS
+from lengthwise.measurements.answer_file import FileAnswer
+from lengthwise.measurements.speed import BASELINE, SpeedOptions
+from lengthwise.measurements.table import Row
 from lengthwise.speed.clocks import Clock, clock_for
 from lengthwise.speed.memory import NoMemory, measure_memory
-from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
-from lengthwise.speed.plan import Question
-from lengthwise.speed.results import BASELINE, Cell, Origin, Results
+from lengthwise.speed.model import Subject, encoding_plans, order
 from lengthwise.studies.provenance import facts
 from lengthwise.training.numerics import reproducible, torch_threads
 
 MEMORY_PARTS = 4  # the duration of one measurement of memory, in steps of training with the forward pass
+MIB = 2**20
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
 
 
+class Benchmark:
+    """The measurement of all encodings of a question."""
+
+    def __init__(self, options: SpeedOptions, *, clock: Clock | None = None):
+        self.options, self.plans = options, encoding_plans(options.encodings)
+        for plan in self.plans:
+            plan.choice.require_layers(options.num_layers)
+            if options.encodings:  # of all encodings, those that fit are measured
+                plan.require_possible(options)
+        self.clock = clock or clock_for(torch.device(options.device), options.threads)
+
+    def answer(self) -> FileAnswer:
+        """Return the answer without rows. Its subject is this program on this machine."""
+        subject = facts(self.options.device, self.options.threads)
+        subject |= {"cores": os.cpu_count() or 1, "clock": self.clock.name}
+        origin = {"date": datetime.now(UTC).date().isoformat()}
+        question = self.options.to_data()
+        return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
+
+    def rows(self, known: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
+        """Measure what the known rows lack. Yield rows that belong together: those of a round only when it is finished."""
+        o, known = self.options, list(known)
+        parts = (MEMORY_PARTS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
+        self._show, self._done, self._total = show, 0, parts * len(self.plans) * len(o.lengths)
+        with torch_threads(o.threads), reproducible(torch.device(o.device)):
+            for length in o.lengths:
+                yield from _Length(self, length, [row for row in known if row["length"] == length]).measure()
+
+    def advance(self, text: str, parts: int = 1) -> None:
+        self._show(text, self._done, self._total)
+        self._done += parts
+
+
 class _Length:
-    """The measurement at one length: the subjects, their times, and why others have none."""
+    """The measurement at one length: the subjects, and why there are none of others."""
 
-    def __init__(self, question: Question, plans: Sequence[EncodingPlan], length: int):
-        self.question, self.plans, self.length = question, plans, length
-        self.subjects: dict[int, Subject] = {}
-        self.refusals: dict[int, str] = {}
-        self.memory: dict[int, tuple[int | None, str | None]] = {}
-        self.backends: dict[int, tuple[str, ...]] = {}
-        self.rounds: list[dict[int, tuple[float, float]]] = []  # of each finished round, the times of each encoding
+    def __init__(self, benchmark: Benchmark, length: int, known: Sequence[Row]):
+        self.benchmark, self.options, self.length = benchmark, benchmark.options, length
+        self.plans = {plan.label: plan for plan in benchmark.plans}
+        self.subjects: dict[str, Subject] = {}
+        self.reasons: dict[str, str] = {row["encoding"]: row["reason"] for row in known if row.get("reason")}
+        self.described = {row["encoding"] for row in known if "settings" in row}
+        self.has_memory = {row["encoding"] for row in known if {"memory", "memory_reason"} & set(row)}
+        self.rounds = {row["round"] for row in known if row.get("round") is not None}
 
-    def build(self, number: int) -> None:
-        """Build a subject and train one step with it, so that the moments of the shared weights exist."""
-        if number in self.refusals:
-            return
+    def measure(self) -> Iterator[list[Row]]:
+        o, at = self.options, f"length {self.length:,}"
+        for label in self.plans if o.memory else ():
+            self.benchmark.advance(f"{at}: memory of {label}", MEMORY_PARTS)
+            if label not in self.has_memory and label not in self.reasons:
+                yield self._memory(label)
+        missing = [n for n in range(o.rounds) if n not in self.rounds]
+        for label in self.plans:
+            self.benchmark.advance(f"{at}: first step of {label}")
+            if missing and label not in self.reasons:
+                yield self._build(label)
+        for number in range(-o.warmup, o.rounds):
+            name = "warm-up" if number < 0 else f"round {number + 1} of {o.rounds}"
+            yield self._round(number, f"{at}: {name}", is_missing=bool(missing) and (number < 0 or number in missing))
+        self.subjects.clear()  # frees memory for the next length
 
-        def create() -> None:
-            subject = Subject(self.plans[number], self.question, self.length, self.subjects.get(0))
-            subject.training()
-            self.subjects[number] = subject
-            self.backends[number] = tuple(sorted(subject.model.backends_used))
-
-        self._attempt(number, create)
-
-    def measure_memory(self, number: int) -> None:
+    def _memory(self, label: str) -> list[Row]:
+        size, reason = None, None
         try:
-            self.memory[number] = measure_memory(self.plans[number], self.question, self.length)
+            size, reason = measure_memory(self.plans[label], self.options, self.length)
         except NoMemory as error:
-            self.refuse(number, str(error))
+            return self._refuse(label, str(error))
         except ConfigError as error:
-            self.memory[number] = (None, str(error))
+            reason = str(error)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            self.memory[number] = (None, "not enough memory")
+            reason = "not enough memory"
+        return [self._row(label, memory_reason=reason) if size is None else self._row(label, memory=size / MIB)]
 
-    def measure_round(self, number: int, clock: Clock, show: Callable[[], None], *, store: bool) -> None:
-        """Measure each subject once. The round counts only when all of them are finished."""
-        times: dict[int, tuple[float, float]] = {}
-        for encoding in order(len(self.plans), self.question.seed, self.length, number):
-            show()
-            if (subject := self.subjects.get(encoding)) is None:
+    def _build(self, label: str) -> list[Row]:
+        """Build a subject and train one step with it, so that the moments of the shared weights exist."""
+
+        def create() -> None:
+            self.subjects[label] = Subject(self.plans[label], self.options, self.length, self.subjects.get(BASELINE))
+            self.subjects[label].training()
+
+        if refused := self._attempt(label, create):
+            return refused
+        if label in self.described:
+            return []
+        about = {
+            "batch": self.options.batch(self.length),
+            "settings": self.plans[label].settings(),
+            "backends": sorted(self.subjects[label].model.backends_used),
+        }
+        return [self._row(label, **about)]
+
+    def _round(self, number: int, text: str, *, is_missing: bool) -> list[Row]:
+        """Measure each subject once, and return their times, but none of a warm-up."""
+        times: dict[str, Row] = {}
+        refused: list[Row] = []
+        clock, labels = self.benchmark.clock, list(self.plans)
+        for label in (labels[n] for n in order(len(labels), self.options.seed, self.length, number)):
+            self.benchmark.advance(text)
+            if not is_missing or (subject := self.subjects.get(label)) is None:
                 continue
 
-            def measure(encoding: int = encoding, subject: Subject = subject) -> None:
+            def measure(label: str = label, subject: Subject = subject) -> None:
                 subject.model.eval()
                 forward = clock.seconds(subject.forward)
                 subject.model.train()
-                times[encoding] = forward, clock.seconds(subject.training)
+                training = clock.seconds(subject.training)
+                times[label] = self._row(label, round=number, forward=1e3 * forward, training=1e3 * training)
 
-            self._attempt(encoding, measure)
-        if store and 0 in times:
-            self.rounds = [*self.rounds, times]
+            refused += self._attempt(label, measure)
+        is_stored = number >= 0 and BASELINE in self.subjects
+        return [*refused, *(times[label] for label in self.plans if is_stored and label in times)]
 
-    def refuse(self, number: int, reason: str) -> None:
-        """Record why an encoding has no times. Without NoPE, no other has a ratio."""
-        self.refusals[number] = reason
-        self.subjects.pop(number, None)
-        if number == 0:
-            self.subjects.clear()
-            for other in range(1, len(self.plans)):
-                self.refusals.setdefault(other, f"{BASELINE}, to which it is compared, could not be measured: {reason}")
-
-    def cells(self) -> list[Cell]:
-        """Return a cell for each encoding, with the rounds in which it was measured."""
-        return [self._cell(number, plan) for number, plan in enumerate(self.plans)]
-
-    def _cell(self, number: int, plan: EncodingPlan) -> Cell:
-        refusal = self.refusals.get(number)
-        rounds = [] if refusal is not None else [times[number] for times in self.rounds]
-        size, reason = self.memory.get(number, (None, None))
-        if reason is None and size is None and refusal is None:
-            reason = "not measured"
-        return Cell(
-            encoding=plan.label,
-            settings=plan.settings(),
-            length=self.length,
-            batch=self.question.batch(self.length),
-            backends=self.backends.get(number, ()),
-            forward=tuple(forward for forward, _ in rounds),
-            training=tuple(training for _, training in rounds),
-            refusal=refusal if rounds or refusal is not None else "stopped before the first round was finished",
-            memory_bytes=size,
-            memory_refusal=reason,
-        )
-
-    def _attempt(self, number: int, action: Callable[[], None]) -> None:
-        """Run an action. If the encoding refuses this length or memory runs out, record why."""
+    def _attempt(self, label: str, action: Callable[[], None]) -> list[Row]:
+        """Run an action. If the encoding refuses this length or memory runs out, return why."""
         reason = None
         try:
             action()
@@ -125,79 +153,26 @@ class _Length:
             if not is_out_of_memory(error):
                 raise
             reason = "not enough memory"
-        if reason is not None:  # outside of the handler, whose traceback would keep the tensors
-            if (subject := self.subjects.get(number)) is not None:
-                subject.release()
-            self.refuse(number, reason)
-            if torch.device(self.question.device).type == "cuda":
-                torch.cuda.empty_cache()
+        if reason is None:
+            return []
+        # Outside of the handler, whose traceback would keep the tensors.
+        if (subject := self.subjects.get(label)) is not None:
+            subject.release()
+        refused = self._refuse(label, reason)
+        if torch.device(self.options.device).type == "cuda":
+            torch.cuda.empty_cache()
+        return refused
 
+    def _refuse(self, label: str, reason: str) -> list[Row]:
+        """Record why an encoding has no times. Without NoPE, no other has a ratio."""
+        reasons = {label: reason}
+        if label == BASELINE:
+            because = f"{BASELINE}, to which it is compared, could not be measured: {reason}"
+            reasons |= {other: because for other in self.plans if other not in (label, *self.reasons)}
+        for other in reasons:
+            self.subjects.pop(other, None)
+        self.reasons |= reasons
+        return [self._row(other, reason=why) for other, why in reasons.items()]
 
-class Measurement:
-    """A measurement of all encodings of a question. `results` returns what is finished, at any time."""
-
-    def __init__(self, question: Question, *, clock: Clock | None = None):
-        self.question, self.plans = question, encoding_plans(question.encodings)
-        for plan in self.plans:
-            plan.choice.require_layers(question.num_layers)
-            if question.encodings:  # of all encodings, those that fit are measured
-                plan.require_possible(question)
-        self.clock = clock or clock_for(torch.device(question.device), question.threads)
-        self._origin = _origin(question, self.clock)
-        self._lengths: list[_Length] = []
-        self._finished = False
-
-    def run(self, show: Show = lambda text, done, total: None) -> Results:
-        """Measure everything and return the results. After a `KeyboardInterrupt`, `results` has the finished rounds."""
-        q = self.question
-        of_memory = MEMORY_PARTS if q.memory else 0
-        parts = of_memory + 1 + q.warmup + q.rounds  # of each encoding at each length
-        total, done = parts * len(self.plans) * len(q.lengths), 0
-
-        def advance(text: str, parts: int = 1) -> None:
-            nonlocal done
-            show(text, done, total)
-            done += parts
-
-        device = torch.device(q.device)
-        with torch_threads(q.threads), reproducible(device):
-            for length in q.lengths:
-                part = _Length(q, self.plans, length)
-                self._lengths.append(part)
-                for number, plan in enumerate(self.plans if q.memory else ()):
-                    advance(f"length {length:,}: memory of {plan.label}", MEMORY_PARTS)
-                    part.measure_memory(number)
-                for number, plan in enumerate(self.plans):
-                    advance(f"length {length:,}: first step of {plan.label}")
-                    part.build(number)
-                for number in range(-q.warmup, q.rounds):
-                    name = "warm-up" if number < 0 else f"round {number + 1} of {q.rounds}"
-                    begin = partial(advance, f"length {length:,}: {name}")
-                    part.measure_round(number, self.clock, begin, store=number >= 0)
-                part.subjects.clear()  # frees memory for the next length
-        self._finished = True
-        return self.results()
-
-    def results(self) -> Results:
-        """Return the finished rounds of all lengths that were begun."""
-        cells = tuple(cell for part in self._lengths for cell in part.cells())
-        return Results(question=self.question, origin=self._origin, complete=self._finished, cells=cells)
-
-
-def _origin(question: Question, clock: Clock) -> Origin:
-    known = facts(question.device, question.threads)
-    names = ("device", "platform", "python", "versions", "matmul_library", "commit", "uncommitted_changes")
-    return Origin(
-        command=shlex.join(["lengthwise", *map(_without_folders, sys.argv[1:])]),
-        date=datetime.now(UTC).date().isoformat(),
-        cores=os.cpu_count() or 1,
-        clock=clock.name,
-        **{name: known[name] for name in names if name in known},
-    )
-
-
-def _without_folders(word: str) -> str:
-    """Return an argument of which, if it is an absolute path, only the last part stays."""
-    option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
-    path = Path(value).expanduser()
-    return f"{option}{equals}{path.name}" if path.is_absolute() else word
+    def _row(self, label: str, **cells: Any) -> Row:
+        return {"encoding": label, "length": self.length, **cells}

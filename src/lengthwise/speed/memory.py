@@ -21,9 +21,9 @@ import torch
 from lengthwise.child_processes import end_with_parent, starting_processes
 from lengthwise.errors import first_line
 from lengthwise.machine_memory import is_out_of_memory
+from lengthwise.measurements.speed import SpeedOptions
 from lengthwise.plugins import load_plugins, loaded_plugins
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans
-from lengthwise.speed.plan import Question
 from lengthwise.training.memory import STATUS, release_freed_memory, reset_peak, resident
 from lengthwise.training.numerics import reproducible, torch_threads
 
@@ -36,26 +36,26 @@ class NoMemory(Exception):
     """There was not enough memory. The message is one line."""
 
 
-def measure_memory(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+def measure_memory(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
     """Return the peak memory in bytes, or None and the reason why it could not be measured.
 
     Raise `NoMemory` if the process that measures was killed, because training here would end this process in the same way.
     """
-    kind = torch.device(question.device).type
+    kind = torch.device(options.device).type
     if kind == "cuda":
-        return _on_cuda(plan, question, length)
+        return _on_cuda(plan, options, length)
     if kind != "cpu":
         return None, f"peak memory is measured on cpu and cuda, not on {kind}"
     if not STATUS.exists():
         return None, "on a CPU, peak memory is measured on Linux only (/proc/self/status)"
-    return _in_child(plan, question, length)
+    return _in_child(plan, options, length)
 
 
-def _on_cuda(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
-    device = torch.device(question.device)
+def _on_cuda(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
+    device = torch.device(options.device)
     with reproducible(device):
-        _train_short(plan, question, length)
-        subject = Subject(plan, question, length)
+        _train_short(plan, options, length)
+        subject = Subject(plan, options, length)
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -65,12 +65,12 @@ def _on_cuda(plan: EncodingPlan, question: Question, length: int) -> tuple[int |
         return torch.cuda.max_memory_allocated(device) - before, None
 
 
-def _in_child(plan: EncodingPlan, question: Question, length: int) -> tuple[int | None, str | None]:
+def _in_child(plan: EncodingPlan, options: SpeedOptions, length: int) -> tuple[int | None, str | None]:
     # The server imports torch once; each process that it forks is new, and its peak begins with its own memory.
     context = get_context("forkserver")
     context.set_forkserver_preload(["lengthwise.speed.memory"])
     pipe, child_pipe = context.Pipe()
-    arguments = (child_pipe, plan.text, question, length, loaded_plugins())
+    arguments = (child_pipe, plan.text, options, length, loaded_plugins())
     process = context.Process(target=_child, args=arguments, daemon=True)
     try:
         with starting_processes():  # the server and its processes inherit this: Ctrl-C is for this process
@@ -95,23 +95,23 @@ def _death(code: int | None) -> str:
     return f"the process that trained one step ended with code {code}"
 
 
-def _child(pipe: Connection, text: str, question: Question, length: int, plugins: tuple[str, ...]) -> None:
+def _child(pipe: Connection, text: str, options: SpeedOptions, length: int, plugins: tuple[str, ...]) -> None:
     end_with_parent()
     try:
         load_plugins(plugins)
         plan = next(plan for plan in encoding_plans([text]) if plan.text == text)
-        with torch_threads(question.threads), reproducible(torch.device("cpu")):
-            pipe.send((_resident_growth(plan, question, length), None))
+        with torch_threads(options.threads), reproducible(torch.device("cpu")):
+            pipe.send((_resident_growth(plan, options, length), None))
     except BaseException as error:
         pipe.send((None, "not enough memory" if is_out_of_memory(error) else first_line(error)))
     os._exit(0)
 
 
-def _resident_growth(plan: EncodingPlan, question: Question, length: int) -> int:
+def _resident_growth(plan: EncodingPlan, options: SpeedOptions, length: int) -> int:
     with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
-    _train_short(plan, question, length)
-    subject = Subject(plan, question, length)
+    _train_short(plan, options, length)
+    subject = Subject(plan, options, length)
     gc.collect()
     release_freed_memory()  # what the first step has freed would be used again without counting
     reset_peak()
@@ -121,6 +121,6 @@ def _resident_growth(plan: EncodingPlan, question: Question, length: int) -> int
     return max(0, resident("VmHWM") - before)
 
 
-def _train_short(plan: EncodingPlan, question: Question, length: int) -> None:
-    subject = Subject(plan, dataclasses.replace(question, batch_tokens=1), min(length, SHORT))
+def _train_short(plan: EncodingPlan, options: SpeedOptions, length: int) -> None:
+    subject = Subject(plan, dataclasses.replace(options, batch_tokens=1), min(length, SHORT))
     subject.training()

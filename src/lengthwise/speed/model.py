@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from lengthwise.config import Choice, ConfigError, TrainingConfig, choose
 from lengthwise.config.mixers import MIXERS
 from lengthwise.encodings import ENCODINGS, NoPE
+from lengthwise.measurements.speed import SpeedOptions
 from lengthwise.models import Decoder, MixerModel, Model
-from lengthwise.speed.plan import Question
 from lengthwise.studies import encoding
 from lengthwise.training.optimizer import make_optimizer
 
@@ -47,24 +47,24 @@ class EncodingPlan:
         """Return everything that determines what is measured, as plain JSON data."""
         return self.choice.to_data() | ({} if self.mixer is None else {"mixer": self.mixer})
 
-    def model(self, question: Question, length: int) -> Model:
+    def model(self, options: SpeedOptions, length: int) -> Model:
         """Return the model of a question with this encoding or mixer. Raise `ConfigError` if it does not fit."""
-        config = question.model(self.share, self.mixer)
+        config = options.model(self.share, self.mixer)
         sizes: dict[str, Any] = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": length}
         if self.mixer is not None:
             return MixerModel(config, self.choice, **sizes)
-        return Decoder(config, self.choice, **sizes, backend=question.backend)
+        return Decoder(config, self.choice, **sizes, backend=options.backend)
 
-    def require_possible(self, question: Question) -> None:
+    def require_possible(self, options: SpeedOptions) -> None:
         """Raise `ConfigError` if no length has a model with this encoding. Nothing is allocated."""
         errors = []
-        for length in question.lengths:
+        for length in options.lengths:
             try:
                 with torch.device("meta"):
-                    self.model(question, length)
+                    self.model(options, length)
             except ConfigError as error:
                 errors.append(error)
-        if len(errors) == len(question.lengths):
+        if len(errors) == len(options.lengths):
             raise errors[0]
 
 
@@ -89,13 +89,13 @@ class Subject:
     model with a mixer shares nothing.
     """
 
-    def __init__(self, plan: EncodingPlan, question: Question, length: int, base: "Subject | None" = None):
-        self.plan, self.length, self.batch = plan, length, question.batch(length)
-        self.device = torch.device(question.device)
-        self._dtype = question.dtype
+    def __init__(self, plan: EncodingPlan, options: SpeedOptions, length: int, base: "Subject | None" = None):
+        self.plan, self.length, self.batch = plan, length, options.batch(length)
+        self.device = torch.device(options.device)
+        self._dtype = options.dtype
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(question.seed)
-            self.model = plan.model(question, length)
+            torch.default_generator.manual_seed(options.seed)
+            self.model = plan.model(options, length)
             tokens = torch.randint(0, VOCABULARY, (self.batch, length + 1))
         base = base if plan.mixer is None else None
         for name in SHARED_PARTS if base is not None else ():

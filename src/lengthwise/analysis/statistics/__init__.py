@@ -5,7 +5,11 @@
 
 from lengthwise.analysis.statistics.area import area, area_weights
 from lengthwise.analysis.statistics.curves import Curve, curves
-from lengthwise.analysis.statistics.effective_length import EffectiveLength, effective_length
+from lengthwise.analysis.statistics.effective_length import (
+    EffectiveLength,
+    effective_length,
+    longest_passing,
+)
 from lengthwise.analysis.statistics.interquartile import interquartile, interquartile_mean
 from lengthwise.analysis.statistics.paired import Comparison, compare_all, holm
 from lengthwise.analysis.statistics.seeds import NeededSeeds, detectable_effect, needed_seeds, power
@@ -28,6 +32,7 @@ __all__ = [
     "holm",
     "interquartile",
     "interquartile_mean",
+    "longest_passing",
     "needed_seeds",
     "of_task",
     "power",

@@ -1,6 +1,6 @@
-"""The effective length of an encoding: the longest length up to which its mean score passes a threshold.
+"""The effective length of an encoding or a model: the longest length up to which its mean score passes a threshold.
 
-It is where the non-increasing curve that fits the mean scores over seeds best falls below the threshold. This fit (isotonic
+It is where the non-increasing curve that fits the mean scores best falls below the threshold. This fit (isotonic
 regression) pools neighbouring means that are out of order. Without it, the first of several noisy means below the threshold
 would decide, which comes too early where scores stay near the threshold. The curve ends at the first length whose whole 95 %
 interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work at every length up to the
@@ -13,25 +13,25 @@ threshold, and ends where the better ends first cross it, with the same interpol
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.statistics.curves import Curve, weighted
-from lengthwise.metrics import Metric
+from lengthwise.metrics import Better, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveLength:
-    """An effective length with its 95 % interval over seeds.
+    """An effective length with its 95 % interval.
 
     `value`, `low`, `high`: lengths between the shortest and the longest tested one; 0.0 if the shortest fails, and infinity if
-    the longest passes, so that only a bound is known. `low` and `high` are NaN with fewer than two seeds. `tested`: the longest
-    tested length that is not longer than `value`; None if the shortest fails.
+    the longest passes, so that only a bound is known. `low` and `high` are NaN if a score has no interval. `tested`: the
+    longest tested length that is not longer than `value`; None if the shortest fails.
     """
 
     value: float
     low: float
     high: float
-    seeds: int
     tested: int | None
     lengths: tuple[int, ...]
 
@@ -57,24 +57,30 @@ def effective_length(
 ) -> EffectiveLength | None:
     """Return the effective length of an encoding, given its curves at these lengths. None without any.
 
-    A score passes if it is at least `threshold`, or at most `threshold` where lower scores are better.
+    A score passes if it is at least `threshold`, or at most `threshold` where lower scores are better. A single seed has no
+    interval, but that of its examples decides which failures are certain.
     """
     if not lengths or not curves:
         return None
-    sign = 1 if metric.better == "higher" else -1
     scores = [weighted(curves, {place: 1.0}, metric) for place in range(len(lengths))]
+    found = longest_passing(lengths, scores, threshold, metric.better)
+    return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
+
+
+def longest_passing(
+    lengths: Sequence[int], scores: Sequence[Interval], threshold: float, better: Better
+) -> EffectiveLength:
+    """Return the effective length, given the score at each of at least one length. `better`: see `effective_length`."""
+    sign = 1 if better == "higher" else -1
     means = [sign * (score.mean - threshold) for score in scores]
-    low_ends = [sign * (score.low - threshold) for score in scores]
-    high_ends = [sign * (score.high - threshold) for score in scores]
-    worse, better = (low_ends, high_ends) if sign == 1 else (high_ends, low_ends)
-    last = next((place for place, end in enumerate(better) if end < 0), len(lengths) - 1)
+    ends = [sorted((sign * (score.low - threshold), sign * (score.high - threshold))) for score in scores]
+    last = next((place for place, (_, upper) in enumerate(ends) if upper < 0), len(lengths) - 1)
     value = first_failure(lengths, non_increasing(means[: last + 1]))
-    known = len(curves) > 1
+    known = all(score.basis != "none" for score in scores)
     return EffectiveLength(
         value=value,
-        low=min(value, first_failure(lengths, worse)) if known else math.nan,
-        high=max(value, first_failure(lengths, better)) if known else math.nan,
-        seeds=len(curves),
+        low=min(value, first_failure(lengths, [lower for lower, _ in ends])) if known else math.nan,
+        high=max(value, first_failure(lengths, [upper for _, upper in ends])) if known else math.nan,
         tested=max((length for length in lengths if length <= value * (1 + 1e-9)), default=None),
         lengths=tuple(lengths),
     )

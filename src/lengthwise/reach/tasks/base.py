@@ -38,11 +38,9 @@ class Chat(Config):
 
 
 class RetrievalTask(Protocol):
-    """A retrieval task. `has_depth`: its examples are measured at several depths of the sentence that is asked for."""
+    """A retrieval task, described in `measurements.reach.RETRIEVAL`."""
 
     name: str
-    about: str
-    has_depth: bool
 
     def needles(self, random: Random, depth: float) -> Needles:
         """Return an example. `depth`: the place of the sentence that is asked for; tasks without a depth ignore it."""

@@ -11,8 +11,6 @@ class Copying:
     """The text contains a passage of twelve invented words. The question is its first four words, the answer the others."""
 
     name = "copying"
-    about = f"copying a passage of {WORDS} words"
-    has_depth = True
 
     def needles(self, random: Random, depth: float) -> Needles:
         words = names(random, WORDS)

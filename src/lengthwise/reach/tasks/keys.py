@@ -11,8 +11,6 @@ class Keys:
     """Four sentences "The number of NAME is N." with different names. The one that is asked for has the given depth."""
 
     name = "keys"
-    about = f"one of {COUNT} keys"
-    has_depth = True
 
     def needles(self, random: Random, depth: float) -> Needles:
         keys = names(random, COUNT)

@@ -9,8 +9,6 @@ class Needle:
     """The text contains "The number of NAME is N." once, and the question is the number of that name."""
 
     name = "needle"
-    about = "one needle"
-    has_depth = True
 
     def needles(self, random: Random, depth: float) -> Needles:
         asked, value = name(random), number(random)

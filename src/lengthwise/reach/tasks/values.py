@@ -11,8 +11,6 @@ class Values:
     """Four sentences "A number of NAME is N." about one name. The answer is all numbers in the order of the text."""
 
     name = "values"
-    about = f"all of {COUNT} values of one key, in order"
-    has_depth = False
 
     def needles(self, random: Random, depth: float) -> Needles:
         asked, values = name(random), [number(random) for _ in range(COUNT)]

@@ -11,8 +11,6 @@ class Variables:
     """The first variable is set to a number, and each further one to the variable before it, in the order of the text."""
 
     name = "variables"
-    about = f"variable tracking over {HOPS} assignments"
-    has_depth = False
 
     def needles(self, random: Random, depth: float) -> Needles:
         chain, value = names(random, HOPS), number(random)

@@ -74,7 +74,7 @@ def noise(count: int, last: int) -> list[int]:
     return [*range(fresh), *[fresh - 1] * (count // 2), last]
 
 
-SETTINGS: Mapping[str, Callable[[int, int], list[int]]] = {
+KINDS: Mapping[str, Callable[[int, int], list[int]]] = {
     "standard": standard,
     "duplicated": duplicated,
     "noise": noise,

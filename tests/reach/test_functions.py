@@ -1,39 +1,28 @@
-"""Label predictions of pretrained language models: prompts, folders that are refused, and tiny models of both architectures.
+"""The task `functions` of `lengthwise reach`: prompts, folders that are refused, and tiny models of both architectures."""
 
-What needs transformers is skipped where it is not installed (`pip install '.[outside]'`).
-"""
-
-import errno
-import importlib.util
 import json
 import math
-import os
 import socket
-import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from lengthwise.analysis.intervals import of_share
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
-from lengthwise.evaluation import EvaluationError
-from lengthwise.evaluation.pretrained import (
-    FORMS,
-    SETTINGS,
-    LabelPredictions,
-    Plan,
-    boolean_tasks,
-    form_for,
-    load,
-    predict_labels,
-    prompt_text,
-)
-from lengthwise.evaluation.pretrained.label_predictions import log_probabilities, tokenize_prompt
+from lengthwise.evaluation.pretrained import load
+from lengthwise.measurements.answer_file import read
+from lengthwise.measurements.reach import KINDS, ReachOptions
+from lengthwise.reach import functions
+from lengthwise.reach.functions import boolean_functions, log_probabilities, predictions, tokenize_prompt
+from lengthwise.reach.measure import MeasuredModel
+from lengthwise.reach.tasks import prompts
+from lengthwise.reach.tasks.prompts import FORMS, form_for, prompt_text
 from lengthwise.tasks import Conjunction
 
-THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
-needs_transformers = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install '.[outside]'")
-KINDS = ("mpt", "llama")
+ARCHITECTURES = ("mpt", "llama")
 
 XS = [[-1, 1, 1], [1, 1, -1], [-1, -1, 1]]
 
@@ -89,49 +78,53 @@ def test_a_prompt_without_examples(form):
 
 
 def test_which_examples_stand_in_a_prompt():
-    assert {name: of(5, 9) for name, of in SETTINGS.items()} == {
+    assert {name: of(5, 9) for name, of in prompts.KINDS.items()} == {
         "standard": [0, 1, 2, 3, 4, 9],
         "duplicated": [0, 0, 0, 0, 0, 0],
         "noise": [0, 1, 2, 2, 2, 9],
     }
-    assert [of(0, 9) for of in SETTINGS.values()] == [[9], [0], [9]]
-    assert SETTINGS["noise"](1, 9) == [0, 9]
+    assert [of(0, 9) for of in prompts.KINDS.values()] == [[9], [0], [9]]
+    assert prompts.KINDS["noise"](1, 9) == [0, 9]
 
 
-def test_what_is_counted():
+def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = math.log(0.6), math.log(0.1)
-    predictions = LabelPredictions("Parity", "standard", 3, 40, [(a, b), (b, a), (a, a), (a, b)], [0, 0, 1, 0])
-    shares = (predictions.accuracy, predictions.constant_accuracy)
-    assert (predictions.n, predictions.correct, *shares) == (4, 2, 0.5, 0.75)  # equally probable labels count as wrong
-    assert predictions.label_mass == pytest.approx((0.7 * 3 + 1.2) / 4)
+    pairs = torch.tensor([(a, b), (b, a), (a, a), (a, b)], dtype=torch.float64)
+    prompt = functions.TokenizedPrompt((1, 2), ((3,), (4,)))
+    monkeypatch.setattr(functions, "tokenize_prompt", lambda *_: prompt)
+    monkeypatch.setattr(functions, "log_probabilities", lambda *_: pairs)
+    found = predictions(None, ["text"] * 4, [0, 0, 1, 0], 8)  # type: ignore[arg-type]
+    assert (found["n"], found["correct"], found["constant"]) == (4, 0.5, 0.75)  # equally probable labels count as wrong
+    assert found["mass"] == pytest.approx((0.7 * 3 + 1.2) / 4)
+    with pytest.raises(ConfigError, match="a prompt has 2 tokens, but the model has 1 positions"):
+        predictions(None, ["text"], [0], 8, limit=1)  # type: ignore[arg-type]
 
 
-def test_tasks_are_all_boolean_ones_where_none_is_named():
-    labels = [choice.label for choice in boolean_tasks()]
+def test_all_boolean_functions_where_none_is_named():
+    labels = [choice.label for choice in boolean_functions()]
     assert len(labels) == 10
     assert all("dims=8" in label for label in labels)
-    assert [c.build().dims for c in boolean_tasks(["conjunction", "cnf:dims=5", "threshold:noise=0.1"], 6)] == [6, 5, 6]
+    specs = ["conjunction", "cnf:dims=5", "threshold:noise=0.1"]
+    assert [c.build().dims for c in boolean_functions(specs, 6)] == [6, 5, 6]
+    with pytest.raises(
+        ConfigError, match=r"LinearRegression does not have the labels 0 and 1; available: .*Conjunction"
+    ):
+        boolean_functions(["linear-regression"])
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            {"tasks": ["linear-regression"]},
-            "LinearRegression does not have the labels 0 and 1; tasks with these labels: .*Conjunction",
-        ),
-        ({"settings": ("standard", "duplicate")}, "no setting 'duplicate'; did you mean 'duplicated'"),
-        ({"form": "llama2"}, "no form 'llama2'; did you mean 'llama-2'"),
-        ({"examples": ()}, "at least one"),
-        ({"examples": (-1,)}, "at least 0, and at least one"),
-        ({"prompts": 0}, "prompts must be .* got 0"),
-        ({"settings": ()}, "at least one task and one setting"),
+        ({"prompts": ("standard", "duplicate")}, "no kind of prompts 'duplicate'; did you mean 'duplicated'"),
+        ({"form": "llama2"}, "form must be one of .* got 'llama2'; did you mean 'llama-2'"),
+        ({"shots": ()}, "shots must not be empty"),
+        ({"examples": 0}, "examples must be a whole number of at least 1, got 0"),
+        ({"prompts": ()}, "prompts must not be empty"),
     ],
 )
-def test_plans_that_cannot_be(change, says):
-    asked = {"tasks": ["conjunction"], "settings": ("standard",), "examples": (1,), "form": "plain", **change}
+def test_questions_that_cannot_be(change, says):
     with pytest.raises(ConfigError, match=says):
-        Plan(boolean_tasks(asked.pop("tasks")), **asked)
+        ReachOptions(tasks=("functions",), **change)
 
 
 # ---- folders ----------------------------------------------------------------------------------------------------
@@ -149,7 +142,7 @@ def folder(tmp_path):
 def refused(capfd, *words):
     """What the command line says, which is one line."""
     capfd.readouterr()  # a bar of what the test saved
-    assert main(["pretrained", *map(str, words)]) == 2
+    assert main(["reach", *map(str, words), "--tasks", "functions"]) == 2
     said = capfd.readouterr()
     assert said.out == ""
     assert said.err.startswith("lengthwise: ")
@@ -184,23 +177,16 @@ def test_a_folder_that_lacks_something(capfd, folder, lost, put, says):
     assert says in refused(capfd, folder)
 
 
-def test_where_transformers_is_missing(capfd, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "pip install '.[outside]'" in refused(capfd, folder)
-
-
 def test_options_that_cannot_be(capfd, folder):
-    assert "must be whole numbers from 0 to 2147483647, comma-separated" in refused(capfd, folder, "--examples", "5,x")
-    assert "--output" in refused(capfd, folder, "--output", folder / "no" / "such.json")
-    assert "must be a file, got the folder" in refused(capfd, folder, "--output", folder)
-    assert "Conjunction" in refused(capfd, folder, "--tasks", "linear-regression")
-    assert "did you mean" in refused(capfd, folder, "--tasks", "conjuction")
-    assert "no setting 'duplicat'" in refused(capfd, folder, "--settings", "duplicat")
-    assert "prompts must be a whole number of at least 1, got 0" in refused(capfd, folder, "--prompts", 0)
-    assert "Did you mean --prompts?" in refused(capfd, "--prmpts", 3)
+    assert "--shots contains 'x'" in refused(capfd, folder, "--shots", "5,x")
+    assert "--out" in refused(capfd, folder, "--out", folder / "no" / "such.jsonl")
+    assert "Conjunction" in refused(capfd, folder, "--functions", "linear-regression")
+    assert "did you mean" in refused(capfd, folder, "--functions", "conjuction")
+    assert "no kind of prompts 'duplicat'" in refused(capfd, folder, "--prompts", "duplicat")
+    assert "examples must be a whole number of at least 1, got 0" in refused(capfd, folder, "--examples", 0)
+    assert "Did you mean --prompts?" in refused(capfd, folder, "--prmpts", 3)
 
 
-@needs_transformers
 @pytest.mark.parametrize(
     ("config", "says"),
     [
@@ -292,16 +278,17 @@ def make(folder, kind, tokenizer, *, positions=4096, seed=0, vocab=None, **more)
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """A folder for each architecture."""
-    return {kind: make(tmp_path_factory.mktemp(kind), kind, characters()) for kind in KINDS}
+    return {kind: make(tmp_path_factory.mktemp(kind), kind, characters()) for kind in ARCHITECTURES}
 
 
-def plan(**changes):
-    asked = {"tasks": boolean_tasks(["conjunction"], 3), "settings": ("standard",), "examples": (0, 2), "form": "plain"}
-    return Plan(**{**asked, "prompts": 4, **changes})
+def measured(model, *, batch_size: int = 8, show: Any = lambda *_: None, **changes: Any) -> list[Any]:
+    """The rows of a model."""
+    question = {"functions": ("conjunction",), "dims": 3, "prompts": ("standard",), "shots": (0, 2), "form": "plain"}
+    options = ReachOptions(tasks=("functions",), **{**question, "examples": 4, **changes})
+    return list(MeasuredModel(model, options, None, batch_size=batch_size, show=show).measure())
 
 
-@needs_transformers
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ARCHITECTURES)
 @pytest.mark.parametrize(
     "tokenizer", [characters, of_words, of_pieces, lambda: begun(characters()), lambda: begun(of_pieces())]
 )
@@ -323,7 +310,6 @@ def test_log_probabilities_are_those_of_the_whole_text(kind, tokenizer, tmp_path
         assert zero < 0 and one < 0
 
 
-@needs_transformers
 def test_labels_of_several_tokens_are_read_whole(tmp_path):
     model = load(make(tmp_path, "llama", of_pieces()))
     asked = tokenize_prompt(model, prompt_text("plain", XS, [1, -1, 1]))
@@ -333,26 +319,21 @@ def test_labels_of_several_tokens_are_read_whole(tmp_path):
     assert [len(row) - len(asked.shared) for row in asked.rows] == [2, 1]
 
 
-@needs_transformers
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_batches_change_nothing_but_rounding(kind, tiny):
-    model, settings = load(tiny[kind]), tuple(SETTINGS)
-    one = predict_labels(model, plan(settings=settings), batch_size=1)
-    many = predict_labels(model, plan(settings=settings), batch_size=16)
-    assert [(a.task, a.setting, a.examples, a.labels) for a in one] == [
-        (a.task, a.setting, a.examples, a.labels) for a in many
-    ]
-    assert [(a.setting, a.examples) for a in one] == [(s, n) for s in settings for n in (0, 2)]
+    model = load(tiny[kind])
+    one, many = (measured(model, prompts=KINDS, batch_size=size) for size in (1, 16))
+    about = [[(row["prompts"], row["shots"], row["labels"]) for row in rows] for rows in (one, many)]
+    assert about[0] == about[1]
+    assert [row[:2] for row in about[0]] == [(kind, n) for n in (0, 2) for kind in KINDS]
     for a, b in zip(one, many, strict=True):
-        assert torch.tensor(a.log_probabilities) == pytest.approx(torch.tensor(b.log_probabilities), abs=1e-4)
+        assert torch.tensor(a["log_probabilities"]) == pytest.approx(torch.tensor(b["log_probabilities"]), abs=1e-4)
 
 
-@needs_transformers
 def test_right_labels_are_the_task_s(tiny):
     """Read again from the text: the function of a prompt says so for every example and for the question."""
     seen = []
     model = load(tiny["mpt"])
-    asked = plan(prompts=30, examples=(0, 4), tasks=boolean_tasks(["conjunction"], 3))
     real = model.tokenizer
 
     class Listening:
@@ -363,10 +344,10 @@ def test_right_labels_are_the_task_s(tiny):
             return real(text)
 
     object.__setattr__(model, "tokenizer", Listening())
-    found = predict_labels(model, asked)
+    found = measured(model, examples=30, shots=(0, 4))
     task = Conjunction(dims=3)
     xs, ys = task.examples_of(task.examples(0, 30, 5))
-    assert [a.labels for a in found] == [[int(y > 0) for y in ys[:, -1]]] * 2
+    assert [row["labels"] for row in found] == [[int(y > 0) for y in ys[:, -1]]] * 2
     want = [
         f"{prompt_text('plain', x.tolist(), y.tolist())} {label}"
         for x, y in zip(xs, ys, strict=True)
@@ -381,38 +362,8 @@ def test_right_labels_are_the_task_s(tiny):
     assert seen[:60] == alone
 
 
-@needs_transformers
-def test_the_file_of_results_is_written_whole_or_not_at_all(tiny, tmp_path, monkeypatch, capfd):
-    file = tmp_path / "said.json"
-    words = [
-        "pretrained",
-        str(tiny["llama"]),
-        "--tasks",
-        "conjunction",
-        "--dims",
-        "4",
-        "--examples",
-        "3",
-        "--prompts",
-        "2",
-    ]
-    assert main([*words, "--output", str(file)]) == 0
-    whole = file.read_bytes()
-    assert json.loads(whole)["answers"]
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert main([*words, "--output", str(file), "--seed", "1"]) == 2
-    assert "No space left on device" in capfd.readouterr().err
-    assert file.read_bytes() == whole
-    assert list(tmp_path.iterdir()) == [file]
-
-
 @pytest.mark.medium
-@needs_transformers
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, monkeypatch, capfd):
     def refuse(*_):
         raise AssertionError("something was fetched")
@@ -420,64 +371,48 @@ def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "said.json"
-    words = ["pretrained", str(tiny[kind]), "--tasks", "conjunction,sparse-parity", "--dims", "4", "--examples", "0,3"]
-    assert main([*words, "--prompts", "6", "--seed", "5", "--output", str(file)]) == 0
+    words = [
+        "reach",
+        str(tiny[kind]),
+        "--tasks",
+        "functions",
+        "--functions",
+        "conjunction,sparse-parity",
+        "--dims",
+        "4",
+    ]
+    words += ["--shots", "0,3", "--examples", "6"]
+    assert main([*words, "--seed", "5", "--out", "a.jsonl"]) == 0
     out = capfd.readouterr().out
-    assert "Conjunction(dims=4" in out and "Wilson" in out and "duplicated" in out
-    said = json.loads(file.read_text())
-    assert [p.name for p in tmp_path.iterdir()] == ["said.json"]
-    assert said["asked"]["form"] == {"mpt": "mpt", "llama": "llama-2"}[kind]
-    assert ("[INST]" in said["asked"]["text"]) == (kind == "llama")
-    assert said["model"]["architecture"] == {"mpt": "MptForCausalLM", "llama": "LlamaForCausalLM"}[kind]
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(said["model"]["sha256"])
-    assert len(said["answers"]) == 8
-    for row in said["answers"]:
+    assert "Conjunction(dims=4" in out and "duplicated" in out
+    answer = read(Path("a.jsonl"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    rows = answer.rows
+    assert answer.subject["architecture"] == {"mpt": "MptForCausalLM", "llama": "LlamaForCausalLM"}[kind]
+    assert len(rows) == 8
+    for row in rows:
+        assert row["form"] == {"mpt": "mpt", "llama": "llama-2"}[kind]
         assert row["n"] == len(row["labels"]) == len(row["log_probabilities"]) == 6
-        assert row["right"] == sum(
-            p[y] > p[1 - y] for p, y in zip(row["log_probabilities"], row["labels"], strict=True)
-        )
-        assert 0 <= row["low"] <= row["accuracy"] == row["right"] / 6 <= row["high"] <= 1
-        assert row["high"] - row["low"] > 0.3  # six prompts say little
-    assert main([*words, "--prompts", "6", "--seed", "5", "--json"]) == 0
-    again = json.loads(capfd.readouterr().out)
-    assert again["answers"] == said["answers"]
-    assert main([*words, "--prompts", "6", "--seed", "6", "--form", "plain", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["answers"] != said["answers"]
+        correct = sum(p[y] > p[1 - y] for p, y in zip(row["log_probabilities"], row["labels"], strict=True))
+        assert row["correct"] == correct / 6
+    assert main([*words, "--seed", "6", "--form", "plain", "--out", "b.jsonl"]) == 0
+    assert [row["labels"] for row in read(Path("b.jsonl")).rows] != [row["labels"] for row in rows]
 
 
-@needs_transformers
-@pytest.mark.parametrize("kind", KINDS)
-def test_prompts_past_the_positions(kind, tmp_path, capfd):
-    make(tmp_path, kind, characters(), positions=300)
-    said = refused(capfd, tmp_path, "--tasks", "conjunction", "--examples", "0,1,8", "--prompts", 2, "--form", "plain")
-    assert "a prompt with 8 examples has " in said and "has 300 positions; take fewer examples" in said
-    assert (
-        main(
-            [
-                "pretrained",
-                str(tmp_path),
-                "--tasks",
-                "conjunction",
-                "--examples",
-                "1",
-                "--prompts",
-                "2",
-                "--form",
-                "plain",
-            ]
-        )
-        == 0
-    )
+def test_prompts_past_the_positions(tmp_path, capfd):
+    from tests.evaluation.pretrained_folder import make as make_folder
+
+    make_folder(tmp_path, "gpt2")
+    rows = measured(load(tmp_path), shots=(0, 1, 80), examples=2)
+    assert [row["shots"] for row in rows if "n" in row] == [0, 1]
+    assert rows[-1]["shots"] == 80 and "but the model has 1,024 positions" in rows[-1]["reason"]
 
 
-@needs_transformers
 def test_dynamic_ntk_has_its_factor_more_positions(tmp_path):
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
     assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).max_positions == 1200
 
 
-@needs_transformers
 def test_weights_that_are_not_all_there(tmp_path, capfd):
     from safetensors.torch import load_file, save_file
 
@@ -490,25 +425,22 @@ def test_weights_that_are_not_all_there(tmp_path, capfd):
     assert "transformers cannot read its weights" in refused(capfd, tmp_path)
 
 
-@needs_transformers
 def test_a_tokenizer_of_another_model(tmp_path, capfd):
     make(tmp_path, "mpt", characters(), vocab=90)
     assert "the model has only 90 tokens; copy the tokenizer that the model was trained with" in refused(
-        capfd, tmp_path, "--prompts", 2
+        capfd, tmp_path, "--examples", 2
     )
 
 
-@needs_transformers
 def test_a_tokenizer_that_does_not_know_the_labels(tmp_path, capfd):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     made = Tokenizer(models.WordLevel({"<s>": 0, "?": 1, "Label:": 2}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     make(tmp_path, "llama", made)
-    assert "must give the labels 0 and 1 different tokens" in refused(capfd, tmp_path, "--prompts", 2)
+    assert "must give the labels 0 and 1 different tokens" in refused(capfd, tmp_path, "--examples", 2)
 
 
-@needs_transformers
 def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
     """BERT has a causal class, too; as it is set by itself it looks both ways."""
     from transformers import BertConfig, BertLMHeadModel, PreTrainedTokenizerFast
@@ -520,7 +452,6 @@ def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
     assert "the model is not causal, because later tokens change its logits" in refused(capfd, tmp_path)
 
 
-@needs_transformers
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
     """Its folder says that it brings code, and spells the class in its own way; transformers has that model by itself."""
@@ -532,38 +463,34 @@ def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
     model = load(tmp_path, dtype=dtype)
     assert model.architecture == "MptForCausalLM"
     assert model.description()["dtype"] == dtype
-    assert predict_labels(model, plan())[0].n == 4
+    assert measured(model)[0]["n"] == 4
 
 
-@needs_transformers
 def test_numbers_that_are_none(tiny):
     model = load(tiny["llama"])
     with torch.no_grad():
         model.model.get_output_embeddings().weight[5] = math.nan
-    with pytest.raises(EvaluationError, match="not finite"):
-        predict_labels(model, plan())
+    assert ["not finite" in row["reason"] for row in measured(model)] == [True, True]
 
 
-@needs_transformers
 def test_progress_counts_every_prompt(tiny):
     told = []
-    predict_labels(load(tiny["mpt"]), plan(), batch_size=3, on_progress=lambda *now: told.append(now))
+    measured(load(tiny["mpt"]), shots=(1, 2), batch_size=3, show=lambda _, *now: told.append(now))
     assert told == sorted(told)
-    assert told[-1] == (8, 8)
+    assert told[-1] == (3, 3)
     assert len(told) >= 3
 
 
-@needs_transformers
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpt", "llama"])
-def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path, capfd):
+def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
     """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without them."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     make(tmp_path, kind, of_words(), seed=1)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    (choice,) = boolean_tasks(["parity-function"], 3)
+    (choice,) = boolean_functions(["parity-function"], 3)
     task, form = choice.build(), form_for(model.config.model_type)
     for step in range(150):
         draws = torch.Generator().manual_seed(step)
@@ -579,11 +506,12 @@ def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path, capfd):
         optimiser.step()
         optimiser.zero_grad()
     model.save_pretrained(tmp_path)
-    words = ["pretrained", tmp_path, "--tasks", "parity-function", "--dims", 3, "--examples", "0,1,3", "--json"]
-    assert main([*map(str, words)]) == 0
-    rows = json.loads(capfd.readouterr().out)["answers"]
-    found = {(row["setting"], row["examples"]): row for row in rows}
+    question = {"functions": ("parity-function",), "dims": 3, "prompts": KINDS[:2], "shots": (0, 1, 3), "examples": 100}
+    rows = measured(load(tmp_path), **question, form="auto")
+    found = {(row["prompts"], row["shots"]): row for row in rows}
     for count in (1, 3):
-        assert found["duplicated", count]["low"] > 0.9 > found["duplicated", count]["constant"]
-    assert found["duplicated", 0]["low"] < 0.6 and found["standard", 3]["low"] < 0.6
+        row = found["duplicated", count]
+        assert of_share(row["correct"], 100).low > 0.9 > row["constant"]
+    for cell in (("duplicated", 0), ("standard", 3)):
+        assert of_share(found[cell]["correct"], 100).low < 0.6
     assert found["duplicated", 3]["mass"] > 0.9
