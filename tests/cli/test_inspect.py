@@ -106,7 +106,7 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "requires an argument"),
+        ([], "inspect needs ENCODING"),
         (["rpoe"], "no encoding 'rpoe'; did you mean 'RoPE'?"),
         (["alibi", "--num-heads", "0"], "num_heads must be at least 1, got 0"),
         (["rope", "--head-dim", "7"], "head_dim 7"),
