@@ -13,8 +13,8 @@
   batches. Tokens are bytes.
 - `batch`: the time for a batch, relative to that of a whole training step (d_model 128, 4 layers, 32 x 128 tokens, one thread), on
   that corpus. Steps alternate between batches of random places, so that pages are not read already.
-- With `--parquet`, only the time of `lengthwise tokenize` with one worker for a Parquet file, relative to that for JSON lines with the
-  same texts. Both alternate, and tokens are bytes.
+- With `--parquet`, only the time of `lengthwise tokenize` with one worker for a Parquet file, relative to that for JSON lines with
+  the same texts. Both alternate, and tokens are bytes.
 
 DIR needs three times as much space as the generated corpus.
 """
