@@ -147,8 +147,6 @@ def _source(name: str, path: Path, error_type: type[ValueError], role: str) -> b
         raise error_type(
             f"{name} cannot be read ({error.strerror}); give the path of a {role}, a Python file that you may read"
         ) from error
-    except ValueError as error:
-        raise error_type(f"{name!r} is not a valid path ({error}); give the path of a {role}") from error
 
 
 def _line(error: BaseException, path: Path) -> str:
