@@ -1,4 +1,4 @@
-"""Draw the pictures of the gallery as SVG, by Vega-Lite, from the data of `lengthwise.inspection`.
+"""Draw the pictures of the gallery as SVG, by Altair, from the data of `lengthwise.inspection`.
 
 A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all colours have
 about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
@@ -7,9 +7,11 @@ about the same contrast on white and on black (4 : 1). So the same file works on
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+import altair as alt
 import numpy as np
 
 from lengthwise.config import choose, settings_of
@@ -21,11 +23,28 @@ INK, RULE = "#7f7f7f", "#7f7f7f55"
 COLOURS = ("#bf5e61", "#ba6734", "#a27900", "#678f37", "#009775", "#0092ae", "#4982c9", "#8c6dbf")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 DIGITS = "format(datum.value, abs(datum.value) < 1 ? '.3~f' : ',.2~f')"  # of ticks
+TEXT = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+CONFIG: dict[str, Any] = {
+    "font": "sans-serif",
+    "aria": False,  # the page describes the picture
+    "view": {"stroke": None},
+    "axis": {**TEXT, "domainColor": INK, "tickColor": INK, "gridColor": RULE},
+    "legend": {**TEXT, "symbolStrokeWidth": 2, "symbolSize": 120},
+    "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 16},
+}
 TICKS = {"x": [4**k for k in range(5)], "y": [10**k for k in range(7)]}  # of logarithmic axes
 
 Data = dict[str, Any]
-Panel = dict[str, Any]
 Points = list[tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for example."""
+
+    chart: alt.LayerChart
+    description: str
+    is_nonzero: bool
 
 
 def picture(make: type[PositionEncoding]) -> tuple[str, str | None]:
@@ -36,10 +55,10 @@ def picture(make: type[PositionEncoding]) -> tuple[str, str | None]:
     choice = choose(make, **settings)
     data = inspect(choice, num_heads=HEADS, head_dim=HEAD_DIM, train_length=TRAINED, length=LENGTH)
     panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
-    chosen = [panel for panel in panels if panel.pop("is_nonzero")][:2]
+    chosen = [panel for panel in panels if panel.is_nonzero][:2]
     if not chosen:
         return "", None
-    descriptions = [panel.pop("description") for panel in chosen]
+    descriptions = [panel.description for panel in chosen]
     if len(descriptions) == 2:
         descriptions = [f"left: {descriptions[0]}", f"right: {descriptions[1]}"]
     caption = f"{'; '.join(descriptions)}; {HEADS} heads of {HEAD_DIM} dimensions, training length {TRAINED}"
@@ -51,7 +70,9 @@ def picture(make: type[PositionEncoding]) -> tuple[str, str | None]:
 def svg(panels: Sequence[Panel]) -> str:
     import vl_convert
 
-    text = vl_convert.vegalite_to_svg(spec(panels), vl_version="5.20")
+    scales = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", strokeDash="independent"))
+    together = alt.HConcatChart(hconcat=[panel.chart for panel in panels], spacing=36, resolve=scales)
+    text = vl_convert.vegalite_to_svg(together.to_dict() | {"background": "transparent", "config": CONFIG})
     # Rounding coordinates to a tenth of a pixel halves the file. Numbers in texts stay as they are.
     tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     short = re.sub(r' (?:d|transform)="[^"]*"', lambda at: re.sub(r"-?\d+\.\d{2,}", tenth, at[0]), text)
@@ -92,26 +113,6 @@ def _distance(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]]
     return max(abs(a[0][0] - b[0][0]), abs(a[-1][0] - b[-1][0]), float(np.abs(heights[0] - heights[1]).max()))
 
 
-def spec(panels: Sequence[Panel]) -> Data:
-    """Return the Vega-Lite specification of panels side by side."""
-    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "hconcat": list(panels),
-        "spacing": 36,
-        "background": "transparent",
-        "resolve": {"scale": {"color": "independent", "strokeDash": "independent"}},
-        "config": {
-            "font": "sans-serif",
-            "aria": False,  # the page describes the picture
-            "view": {"stroke": None},
-            "axis": {**text, "domainColor": INK, "tickColor": INK, "gridColor": RULE},
-            "legend": {**text, "symbolStrokeWidth": 2, "symbolSize": 120},
-            "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 16},
-        },
-    }
-
-
 def panel(
     title: str,
     description: str,
@@ -125,7 +126,7 @@ def panel(
     grey: str = "",
     legend: bool = True,
 ) -> Panel:
-    """Return a panel with named curves, and whether any value in it is not 0.
+    """Return a panel with named curves.
 
     `rule`: draw a line at the training length, vertical or (`across`) horizontal. `grey`: the curve to compare the others with.
     """
@@ -140,47 +141,32 @@ def panel(
     ]  # the colour of a curve does not depend on which others are drawn
     colours = [INK if name == grey else COLOURS[_spread(others.index(name), len(others))] for name in names]
     dashes = [[2, 3] if name == grey else DASHES[others.index(name) % len(DASHES)] for name in names]
-    kind = {"field": "c", "type": "nominal", "sort": names}
-    axes = {}
-    for axis, name in (("x", x), ("y", y)):
-        scale = {"type": "log" if axis in log else "linear", "zero": False, "nice": axis == "y" and axis not in log}
-        values = {"title": name or None, "tickCount": 5, "grid": axis == "y", "labelExpr": DIGITS}
-        values |= {"values": TICKS[axis], "labelExpr": "format(datum.value, '~s')"} if axis in log else {}
-        axes[axis] = {"field": axis, "type": "quantitative", "scale": scale, "axis": values}
-    legend = {"title": None, "symbolType": "stroke"} if len(names) > 1 and legend else None
-    lines = {
-        "mark": {"type": "line", "strokeWidth": 1.8, "clip": True},
-        "data": {"values": rows},
-        "encoding": {
-            **axes,
-            "color": {**kind, "scale": {"domain": names, "range": colours}, "legend": legend},
-            "strokeDash": {**kind, "scale": {"domain": names, "range": dashes}, "legend": legend},
-        },
-    }
-    layers: list[Data] = [lines]
+    key = alt.Legend(title=None, symbolType="stroke") if len(names) > 1 and legend else None
+    lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.8, clip=True)
+    layers = [
+        lines.encode(
+            x=alt.X("x:Q", **_axis("x", x, log)),
+            y=alt.Y("y:Q", **_axis("y", y, log)),
+            color=alt.Color("c:N", sort=names, scale=alt.Scale(domain=names, range=colours), legend=key),
+            strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=key),
+        )
+    ]
     if rule:
-        once = {"values": [{}]}
-        at = {"y" if across else "x": {"datum": TRAINED}}
-        place = {"align": "right", "dy": -7, "x": "width"} if across else {"align": "center", "y": -7}
-        words = {
-            "type": "text",
-            "text": "training length",
-            "color": INK,
-            "fontStyle": "italic",
-            "fontSize": 11,
-            **place,
-        }
-        layers += [{"data": once, "mark": {"type": "rule", "color": INK, "strokeDash": [3, 3]}, "encoding": at}]
-        layers += [{"data": once, "mark": words, "encoding": at}]
-    is_nonzero = any(row["y"] for row in rows)  # the initial bias of CoPE is 0, for example
-    return {
-        "title": title,
-        "width": 300,
-        "height": 220,
-        "layer": layers,
-        "description": description,
-        "is_nonzero": is_nonzero,
-    }
+        once = alt.Chart(alt.Data(values=[{}]))
+        at = {"y": alt.YDatum(TRAINED)} if across else {"x": alt.XDatum(TRAINED)}
+        place: Data = {"align": "right", "dy": -7, "x": "width"} if across else {"align": "center", "y": -7}
+        words = once.mark_text(text="training length", color=INK, fontStyle="italic", fontSize=11, **place)
+        layers += [once.mark_rule(color=INK, strokeDash=[3, 3]).encode(**at), words.encode(**at)]
+    chart = alt.LayerChart(layer=layers, title=title, width=300, height=220)
+    return Panel(chart, description, any(row["y"] for row in rows))
+
+
+def _axis(axis: str, title: str, log: str) -> Data:
+    """Return the scale and the axis of "x" or "y", which is logarithmic if its name is in `log`."""
+    is_log = axis in log
+    scale = alt.Scale(type="log" if is_log else "linear", zero=False, nice=axis == "y" and not is_log)
+    ticks: Data = {"values": TICKS[axis], "labelExpr": "format(datum.value, '~s')"} if is_log else {"labelExpr": DIGITS}
+    return {"scale": scale, "axis": alt.Axis(title=title or None, tickCount=5, grid=axis == "y", **ticks)}
 
 
 def _short(value: float) -> float:

@@ -13,6 +13,7 @@ from lengthwise.measurements.development import development_rows, layers_text
 from lengthwise.measurements.logit_parts import PARTS
 from lengthwise.measurements.recency import recent
 from lengthwise.metrics import EXACT_MATCH
+from lengthwise.report.charts.chart import Chart
 from lengthwise.report.measurements import MAX_CHARTS, section
 from lengthwise.report.palette import looks
 
@@ -46,6 +47,12 @@ def drawn(summary: Summary) -> dict[str, Any]:
 
 def cells(table: dict[str, Any]) -> dict[str, list[str]]:
     return {line["name"]: [cell["mean"] for cell in line["cells"]] for line in table["rows"]}
+
+
+def lines_of(chart: Chart, by: str = "name") -> list[dict[str, list[Any]]]:
+    """Return the columns of a chart's rows, for each line or group of bars."""
+    parts = [[row for row in chart.rows if row[by] == value] for value in chart.values(by)]
+    return [{name: [row[name] for row in part] for name in part[0]} for part in parts]
 
 
 # ---- recency ------------------------------------------------------------------------------------------------------
@@ -115,9 +122,7 @@ def test_scores_over_seeds_and_prompts() -> None:
     page = drawn(found)
     (item,) = page["charts"][2]["multiples"]
     assert (item["name"], "look" in item) == ("answers, begin", False)
-    assert {"datum": 1, "type": "quantitative"} in [
-        layer["encoding"].get("x") for layer in item["chart"].data["spec"]["layer"]
-    ]
+    assert item["chart"].shaded == [(1.5, 2.5)], "the second example"
     assert page["tables"][0]["heads"] == ["answers begin", "duplicate at 0", "duplicate at none"]
 
 
@@ -177,7 +182,7 @@ def test_heads_are_counted() -> None:
     }
     assert list(cells(page["tables"][1])) == ["NoPE, layer 1", "NoPE, layer 2", "FIRE, layer 2"]
     assert [item["name"] for item in page["charts"][0]["multiples"]] == ["NoPE, layers 1 to 2", "FIRE, layer 2"]
-    lines = page["charts"][0]["multiples"][0]["chart"].data["spec"]["data"]["values"]
+    lines = lines_of(page["charts"][0]["multiples"][0]["chart"])
     assert [line["y"] for line in lines] == [[0, 0.5, 1]] * 2, "the first seed, minus the bias at distance 0"
 
 
@@ -310,11 +315,11 @@ def test_developments() -> None:
         "FIRE, bias of bucket, layers 1 to 2, head 1",
         "FIRE, bias of bucket, layers 1 to 2, head 2",
     ]
-    lines = tables["multiples"][1]["chart"].data["spec"]["data"]["values"]
+    lines = lines_of(tables["multiples"][1]["chart"])
     assert [line["y"] for line in lines] == [[4, 5], [5, 6], [6, 7]], "the buckets of the second head"
-    pale, full = numbers["multiples"][0]["chart"].data["spec"]["data"]["values"]
+    pale, full = lines_of(numbers["multiples"][0]["chart"])
     assert (pale["y"], full["y"]) == ([0.1, 0.2, 0.7], [0.1, 0.2, 0.5])
-    assert pale["opacity"] < full["opacity"] == 1
+    assert pale["opacity"][0] < full["opacity"][0] == 1
     assert cells(page["tables"][0])["NoPE, c, layer 1"] == ["0.100", "0.600", "0.500"]
 
 
@@ -327,7 +332,7 @@ def test_trainings_that_stopped_at_different_steps() -> None:
     page = drawn(found)
     assert cells(page["tables"][0])["NoPE, c, layer 1"] == ["0.100", "0.450", "0.350"], "each at its own last step"
     (chart,) = [item["chart"] for item in page["charts"][0]["multiples"]]
-    pale, full = chart.data["spec"]["data"]["values"]
+    pale, full = lines_of(chart)
     assert (pale["x"], full["x"]) == ([0, 20, 40, 45], [0, 20, 30])
     assert "from 0 to 45." in chart.described
     assert "Lines: 2, one for each head and seed." in chart.described
@@ -368,14 +373,12 @@ def test_lengths_of_examples() -> None:
     )
     assert [name for _, name in chart["colours"]] == ["training", "test"]
     (item,) = chart["multiples"]
-    bars = [layer["data"]["values"] for layer in item["chart"].data["spec"]["layer"]]
-    assert [bar["y"] for bar in bars[0]] == [0.75, 0.25, 0]
-    assert [bar["y"] for bar in bars[1]] == [0, 0.5, 0.5]
+    assert [bars["y"] for bars in lines_of(item["chart"], "label")] == [[0.75, 0.25, 0], [0, 0.5, 0.5]]
     assert cells(page["tables"][0]) == {"NoPE, training": ["6", "2", "–"], "NoPE, test": ["–", "4", "4"]}
     (chart,) = drawn(other)["charts"]
     assert chart["about"].endswith("by words per answer; all examples.")
-    bars = [layer["data"]["values"] for layer in chart["multiples"][0]["chart"].data["spec"]["layer"]]
-    assert [bar["y"] for bar in bars[0]] == pytest.approx([0.05] * 20), "lengths are put together"
+    bars, _ = lines_of(chart["multiples"][0]["chart"], "label")
+    assert bars["y"] == pytest.approx([0.05] * 20), "lengths are put together"
 
 
 # ---- in general ---------------------------------------------------------------------------------------------------

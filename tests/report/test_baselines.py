@@ -1,7 +1,6 @@
 """Baselines on the page, in its chart and in the terminal; and a task of many lengths."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +8,11 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
-from lengthwise.report.charts.lines import LABEL_DISTANCE, MANY, label_heights, rows
+from lengthwise.report.charts.drawing import MANY
+from lengthwise.report.charts.lines import LABEL_DISTANCE, label_heights
 from lengthwise.report.palette import looks
-from lengthwise.report.score_chart import HEIGHT, lines, ranges, score_chart
+from lengthwise.report.score_chart import HEIGHT, ranges, score_chart
+from tests.report.charts_of import require_valid, symbols
 
 Make = Callable[..., Any]
 NAMES = ("least squares", "lasso", "averaging", "nearest neighbour", "3 nearest neighbours", "zero")
@@ -59,20 +60,18 @@ def test_rows_have_baselines_once(study: Findings) -> None:
 
 
 @pytest.mark.medium
-def test_the_spec_is_valid_and_says_each_name(study: Findings) -> None:
-    import altair
-
+def test_the_chart_is_valid_and_says_each_name(study: Findings) -> None:
     (task,) = study.tasks
-    data = score_chart(task, looks(study.labels)).data
-    assert altair.Chart.from_dict(data["spec"]).to_dict()
-    assert data["names"] == ["least squares", "lasso", "averaging", "1 neighbour", "3 neighbours", "zero"]
-    assert "neighbour" not in json.dumps(data["spec"]), "names of baselines come from the store"
+    chart = score_chart(task, looks(study.labels))
+    require_valid(chart)
+    names = ["least squares", "lasso", "averaging", "1 neighbour", "3 neighbours", "zero"]
+    assert list(dict.fromkeys(row["name"] for row in chart.rows if "baseline" in row)) == names
+    assert [end["text"][0] for end in chart.ends] == names
 
 
 def test_tasks_without_baselines_have_nothing_of_them(quickstart: Findings) -> None:
-    made = json.dumps(score_chart(quickstart.tasks[0], looks(quickstart.labels)).data["spec"])
-    assert "strokeDash" in made
-    assert '"b0"' not in made
+    chart = score_chart(quickstart.tasks[0], looks(quickstart.labels))
+    assert not chart.ends and not any("baseline" in row for row in chart.rows)
     page = render(quickstart)
     assert ">baseline<" not in page
     assert "Dashed grey lines" not in page
@@ -127,10 +126,10 @@ def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings
     assert len(task.lengths) > MANY
     choices = ranges(task)
     n = next(n for n, c in enumerate(choices) if c.high < 100)
-    found = rows(lines(task, looks(study.labels)), task.lengths, choices)
-    beyond = [row for row in found if row["e"] == "s0" and row["y"] > choices[n].high]
-    assert len(beyond) > 3
-    assert [row["over"][n] for row in beyond] == [0] + [-1] * (len(beyond) - 1)
+    chart = score_chart(task, looks(study.labels))
+    assert sum(row["y"] > choices[n].high for row in chart.rows if row["label"] == "NoPE") > 3
+    _, arrows = symbols(dataclasses.replace(chart, start=n))
+    assert arrows == [chart.looks["NoPE"].colour]
 
 
 def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Findings) -> None:

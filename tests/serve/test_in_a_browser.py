@@ -97,6 +97,9 @@ def test_runs_of_two_studies_side_by_side(page: Any, address: str, store: Store)
     def visible() -> int:
         return page.locator("#plot-scores-1 svg .mark-symbol path").count()
 
+    page.focus("#plot-scores-1 .chart")
+    page.keyboard.press("ArrowRight")
+    assert "NoPE" in page.inner_text("#plot-scores-1 .tip")
     before = visible()
     page.click("#scores .key >> nth=0")
     page.wait_for_function(

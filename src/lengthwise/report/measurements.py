@@ -1,5 +1,6 @@
 """The sections of measurements on the page: charts and tables, drawn from what the measurements declare."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,16 +13,17 @@ from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.base import Chart, Column, Numbers
-from lengthwise.report.charts.lines import PADDING, Columns, Line, even_columns, line_chart, zero_to
+from lengthwise.report.charts import chart as charts
+from lengthwise.report.charts.chart import Range, Row, averaged, curve, curve_chart, short
+from lengthwise.report.charts.lines import Line, even_columns, line_chart, zero_to
 from lengthwise.report.charts.scales import frame, nice_top, robust_top, top_of_intervals
-from lengthwise.report.charts.small import Curve, bar_chart, curve_chart, ramp, shown
 from lengthwise.report.palette import Look
 from lengthwise.values import join_names
 
 MAX_CHARTS = 24  # of one encoding
 MAX_BARS = 24  # that fit side by side on a phone; more lengths are put together
 SMALL = 0.0005  # numbers below are shown with their first digits
-PALE = 0.3  # opacity of the lines of other seeds
+PALE = 0.3  # opacity of the first of several lines, and of the lines of other seeds
 Looks = Mapping[str, Look]
 Key = tuple[Any, ...]
 
@@ -148,10 +150,9 @@ class _Drawing:
         if not xs:
             return {}
         ticks = [f"{x:,}" if isinstance(x, int) else str(x) for x in xs]
-        columns = even_columns(ticks, chart.x if chart.x in ("layer",) else "")
+        columns = even_columns(ticks, chart.x if chart.x == "layer" else "")
         if chart.to_scale:
-            heads = [(tick, "") for tick in ticks]
-            columns = Columns(at=xs, low=0, high=max(xs), padding=PADDING, ticks=ticks, heads=heads)
+            columns = replace(columns, at=xs, low=0, high=max(xs))
         noun = self.measurement.counted if self.summary.n != 1 else self.measurement.counted.removesuffix("s")
         lines = []
         for series, values in zip(self.summary.series, found, strict=True):
@@ -237,54 +238,52 @@ class _Drawing:
         values = [y for line in lines.values() for y in line.values() if math.isfinite(y)]
         if top is None:
             bottom, top = frame(min(max(y, -chart.cut), chart.cut) for y in values)
-        xs = list(dict.fromkeys(x for line in lines.values() for x in line))
-        xs = sorted(xs) if chart.to_scale else xs
-        ends = [f"{x:,}" if isinstance(x, int) else str(x) for x in (xs[0], xs[-1])]
+        xs = sorted({x for line in lines.values() for x in line})
         parts = [_named(name, value) for name, value in zip(facets, place[1:], strict=True)]
         if len(same) > 1:
             parts = [f"layers {place[1]} to {same[-1][1]}"]
         name = ", ".join(([self._label(place[0])] if place[0] >= 0 else []) + parts)
-        drawn = curve_chart(
-            self._described(
-                "line",
-                chart,
-                f"from {ends[0]} to {ends[1]}",
-                f"from {shown(bottom)} to {shown(top)}",
-                f"{name}. Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
-            ),
-            self._line_curves(chart, lines),
-            top,
-            (ends[0], ends[1]),
-            self._shaded(chart, facets, place[1:]),
-            bottom=bottom,
+        described = self._described(
+            "line",
+            chart,
+            f"from {xs[0]:,} to {xs[-1]:,}",
+            f"from {bottom:g} to {top:g}",
+            f"{name}. Lines: {len(lines)}, one for each {chart.colour}{' and seed' if chart.seeds == 'each' else ''}",
         )
-        titles = f"{chart.title.format(**self.texts)}, {name}", self._across(chart)
-        about = {"name": name, "chart": drawn.named(*titles, self._upwards(chart))}
+        rows = self._curve_rows(chart, lines)
+        looks = {row["label"]: self.looks[row["label"]] for row in rows}
+        shaded = self._shaded(chart, facets, place[1:], xs)
+        drawn = curve_chart(described, rows, looks, (xs[0], xs[-1]), (bottom, top), shaded=shaded)
+        title = f"{chart.title.format(**self.texts)}, {name}"
+        about = {"name": name, "chart": drawn.named(title, self._across(chart), self._upwards(chart))}
         if place[0] < 0:
             return about | {"label": name}
         label = self.summary.series[place[0]].label
         return about | {"label": label, "look": self.looks[label]}
 
-    def _line_curves(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Curve]:
-        """Return the lines: with the look of their encoding, or in its colour and darker from the first to the last."""
-        labels = [self.summary.series[n].label for n, *_ in lines]
-        curves = [
-            Curve(list(line.values()), self.looks[label], at=list(line) if chart.to_scale else None)
-            for label, line in zip(labels, lines.values(), strict=True)
-        ]
-        if chart.colour == "encoding":
-            return [replace(curve, label=label) for curve, label in zip(curves, labels, strict=True)]
-        runs = [run for _, run, *_ in lines]
-        pale = [replace(curve, opacity=PALE) for run, curve in zip(runs, curves, strict=True) if run > 0]
-        return [*pale, *ramp([curve for run, curve in zip(runs, curves, strict=True) if run == 0])]
+    def _curve_rows(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Row]:
+        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are pale."""
+        last = max(sum(run == 0 for _, run, *_ in lines) - 1, 0)
+        rows: list[Row] = []
+        first_seed = 0
+        for number, ((n, run, *_), line) in enumerate(lines.items()):
+            opacity = 1.0 if chart.colour == "encoding" else PALE
+            if run == 0 and chart.colour != "encoding":
+                opacity = round(PALE + (1 - PALE) * first_seed / last, 2) if last else 1.0
+                first_seed += 1
+            points = averaged(sorted(line.items()))
+            rows += curve(self.summary.series[n].label, points, number, opacity)
+        return rows
 
-    def _shaded(self, chart: Chart, facets: Sequence[str], place: Sequence[Any]) -> tuple[int, int] | None:
+    def _shaded(
+        self, chart: Chart, facets: Sequence[str], place: Sequence[Any], xs: Sequence[float]
+    ) -> list[tuple[float, float]]:
         if chart.shaded is None:
-            return None
+            return []
         run = self.summary.series[0].runs[0]
         where = dict(zip(facets, place, strict=True))
-        first, last = (run.grid(name, **where) for name in chart.shaded)
-        return first, last
+        first, stop = (run.grid(name, **where) for name in chart.shaded)
+        return [(xs[first] - 0.5, xs[stop - 1] + 0.5)]
 
     def _bars(self, chart: Chart) -> dict[str, Any]:
         """Return a bar chart for each encoding, or one of the first run if the bars are not of an encoding."""
@@ -300,36 +299,36 @@ class _Drawing:
         size = -(-(xs[-1] - xs[0] + 1) // MAX_BARS) if len(xs) > MAX_BARS else 1
         bins = list(range(xs[0], xs[-1] + 1, size)) if len(xs) > MAX_BARS else xs
         groups = list(dict.fromkeys(key[:-1] for _, values, _ in shown_series for key in values))
-        names = {f"var(--c{n})": ", ".join(map(str, group)) for n, group in enumerate(groups)}
+        names = {group: ", ".join(map(str, group)) for group in groups}
+        group_looks = {name: Look(n, 0) for n, name in enumerate(names.values())}
+        has_groups = chart.colour != "encoding"
         multiples = []
         for series, values, more in shown_series:
-            look = self.looks[series.label]
-            heights = {
-                (look.colour if chart.colour == "encoding" else f"var(--c{n})"): [
-                    math.fsum(values[*group, x].mean for x in xs if _in_bin(x, low, size) and (*group, x) in values)
-                    for low in bins
-                ]
-                for n, group in enumerate(groups)
-            }
-            top = highest if size == 1 else nice_top(max(map(max, heights.values())))
+            rows: list[Row] = []
+            for group, low in itertools.product(groups, bins):
+                inside = [values[*group, x] for x in xs if _in_bin(x, low, size) and (*group, x) in values]
+                row: Row = {"label": names[group] if has_groups else series.label, "x": f"{low:,}"}
+                row["y"] = short(math.fsum(interval.mean for interval in inside))
+                if not has_groups and size == 1 and inside and inside[0].basis != "none":
+                    row |= {"low": short(inside[0].low), "high": short(inside[0].high)}
+                rows.append(row | ({"step": short(more[low,].mean)} if (low,) in more else {}))
+            top = highest if size == 1 else nice_top(max(row["y"] for row in rows))
             text = f"{top:.0%}" if column.percent else f"{top:g}"
-            about = self._described(
-                "bar", chart, f"from {xs[0]} to {xs[-1]}", f"from 0 to {text}", f"Bars of {series.name}"
-            )
-            drawn = bar_chart(
-                about,
-                heights,
-                (top, text),
-                {n + 0.5: f"{low:,}" for n, low in enumerate(bins)},
-                whiskers=[values[x,] for x in xs] if chart.colour == "encoding" and size == 1 else (),
-                steps=[more[x,].mean for x in xs] if more else (),
-            )
-            keys = names if chart.colour != "encoding" else {}
             title = chart.title.format(**self.texts) + (f", {series.name}" if "encoding" in chart.facet else "")
-            drawn = drawn.named(title, self._across(chart), column.title, keys=keys)
+            look = self.looks[series.label]
+            drawn = charts.Chart(
+                kind="bars",
+                described=self._described(
+                    "bar", chart, f"from {xs[0]} to {xs[-1]}", f"from 0 to {text}", f"Bars of {series.name}"
+                ),
+                rows=rows,
+                looks=group_looks if has_groups else {series.label: look},
+                ranges=[Range("all", 0.0, top)],
+                percent=column.percent,
+            ).named(title, self._across(chart), column.title)
             own = {"label": series.label, "look": look, "name": series.name} if "encoding" in chart.facet else {}
             multiples.append({"chart": drawn, "label": "", "name": ""} | own)
-        return {"multiples": multiples, "colours": list(names.items()) if chart.colour != "encoding" else []}
+        return {"multiples": multiples, "colours": [(look.colour, n) for n, look in group_looks.items()] * has_groups}
 
 
 def _in_bin(x: Any, low: Any, size: int) -> bool:

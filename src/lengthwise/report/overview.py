@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lengthwise.analysis import TaskFindings
+from lengthwise.analysis import Point, TaskFindings
 from lengthwise.analysis.numbers import figure
-from lengthwise.report.charts.heat import heat_map
+from lengthwise.report.charts.chart import Chart, Mark
 
-LONGEST_NAME = 24  # characters of an encoding beside a heat map
+ROW = 18  # pixels
 
 
 def overview(tasks: Sequence[TaskFindings]) -> list[dict[str, Any]]:
@@ -20,25 +20,31 @@ def overview(tasks: Sequence[TaskFindings]) -> list[dict[str, Any]]:
     ]
 
 
-def _map(task: TaskFindings) -> Any:
+def _map(task: TaskFindings) -> Chart:
     longest = max(task.lengths)
     worst, best = ends(task)
     ranked = task.ranked(longest)
-    means = [[p.mean if (p := s.point_at(length)) is not None else math.nan for length in task.lengths] for s in ranked]
+    rows = [
+        {"label": series.label, "x": f"{length:,}", "y": _strength(series.point_at(length), worst, best)}
+        for series in ranked
+        for length in task.lengths
+    ]
+    longer = next((n for n in task.lengths if task.is_new(n)), task.lengths[0])
     described = (
         f"{task.title}: heat map of {task.metric_label}, {task.metric.better} is better. Rows: {len(ranked)} encodings, best at "
         f"{longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths from {min(task.lengths):,} to "
         f"{longest:,}. The section of the task has all numbers in a table."
     )
-    chart = heat_map(
-        described,
-        [[_shade(mean, worst, best) for mean in line] for line in means],
-        [_short(s.label) for s in ranked],
-        [f"{length:,}" for length in task.lengths],
-        next((n for n, length in enumerate(task.lengths) if task.is_new(length)), len(task.lengths)),
-    )
-    return chart.named(
-        f"{task.metric.name} by encoding and length", f"length in {task.unit}", "encoding", note=_ends(task)
+    return Chart(
+        kind="heat map",
+        described=described,
+        rows=rows,
+        height=ROW * len(ranked),
+        mark=Mark(f"{longer:,}") if longer > task.lengths[0] else None,
+        title=f"{task.metric.name} by encoding and length",
+        across=f"length in {task.unit}",
+        upwards="encoding",
+        note=_ends(task),
     )
 
 
@@ -56,10 +62,11 @@ def ends(task: TaskFindings) -> tuple[float, float]:
     return (limit if abs(limit - best) < abs(worst - best) and limit != best else worst), best
 
 
-def _shade(mean: float, worst: float, best: float) -> float:
-    if not math.isfinite(mean):
-        return math.nan
-    return 1.0 if best == worst else min(max((mean - worst) / (best - worst), 0.0), 1.0)
+def _strength(point: Point | None, worst: float, best: float) -> float | None:
+    """Return how strong the colour of a score is, from 0 to 1; None without one."""
+    if point is None or not math.isfinite(point.mean):
+        return None
+    return 1.0 if best == worst else round(min(max((point.mean - worst) / (best - worst), 0.0), 1.0), 2)
 
 
 def _finite(task: TaskFindings) -> list[float]:
@@ -70,7 +77,3 @@ def _ends(task: TaskFindings) -> str:
     worst, best = ends(task)
     beyond = any((mean > worst) if worst > best else (mean < worst) for mean in _finite(task))
     return f"{task.metric_label}: pale {figure(worst)}{' or worse' if beyond else ''}, strong {figure(best)}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"

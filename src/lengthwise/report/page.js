@@ -1,56 +1,12 @@
 "use strict";
-// Draws the charts, and handles the legend, the filters, the tooltip, the sortable tables and printing. Names from users are only ever
-// assigned to textContent.
+// The filters, the sortable tables and printing. charts.js draws the charts.
 (() => {
-  const config = JSON.parse(document.getElementById("config").textContent);
-  const hidden = new Set(); // labels; the same in all charts and tables
-  const charts = []; // those that are drawn
-  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const { all, applyHidden, drawAll, element, fade, hidden, unpacked } = lengthwiseCharts;
 
-  function send(values) {
-    for (const chart of charts) {
-      for (const [name, value] of Object.entries(values(chart))) chart.view.signal(name, value);
-      chart.view.runAsync();
-    }
-  }
-
-  // ---- legend ---------------------------------------------------------------------------------------------------
-
-  const hiddenIds = (chart) => chart.info.series.filter((s) => hidden.has(s.label)).map((s) => s.id);
-  const idOf = (chart, label) => chart.info.series.find((s) => s.label === label)?.id ?? "";
-
-  function fade(rows) {
-    for (const row of rows) row.classList.toggle("off", [row.dataset.label, row.dataset.second].some((label) => hidden.has(label)));
-  }
-
-  function applyHidden() {
-    for (const key of all(".key")) key.setAttribute("aria-pressed", String(!hidden.has(key.dataset.label)));
-    fade(all(".scores tbody tr"));
+  document.addEventListener("hidden", () => {
     for (const part of all("[data-series]")) part.classList.toggle("off", hidden.has(part.dataset.series));
-    for (const button of all(".legend .all")) button.hidden = hidden.size === 0;
-    send((chart) => ({ hidden: hiddenIds(chart), focus: "" }));
-    for (const chart of charts) chart.refresh();
     keepInAddress();
-  }
-
-  const focusOn = (label) => send((chart) => ({ focus: label && !hidden.has(label) ? idOf(chart, label) : "" }));
-
-  for (const key of all(".key")) {
-    const label = key.dataset.label;
-    key.addEventListener("click", () => {
-      if (!hidden.delete(label)) hidden.add(label);
-      applyHidden();
-    });
-    key.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && focusOn(label));
-    key.addEventListener("pointerleave", () => focusOn(""));
-    key.addEventListener("focus", () => key.matches(":focus-visible") && focusOn(label));
-    key.addEventListener("blur", () => focusOn(""));
-  }
-  for (const button of all(".legend .all"))
-    button.addEventListener("click", () => {
-      hidden.clear();
-      applyHidden();
-    });
+  });
 
   // ---- filters, and an address that shows the same again ------------------------------------------------------------
 
@@ -107,140 +63,13 @@
 
   // ---- charts ---------------------------------------------------------------------------------------------------
 
-  function element(tag, className, text) {
-    const node = document.createElement(tag);
-    node.className = className;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  }
-
-  // The tooltip lists every visible encoding at the length nearest to the pointer, best first.
-  function tooltip(plot, view, info) {
-    const place = plot.querySelector(".chart");
-    const tip = plot.querySelector(".tip");
-    let at = -1;
-    let height = null;
-
-    function show(index, y) {
-      at = index;
-      height = y;
-      if (index < 0) {
-        tip.hidden = true;
-      } else {
-        fill();
-        tip.hidden = false;
-        const x = view.origin()[0] + view.scale("x")(info.columns[index].x);
-        const room = place.clientWidth;
-        const width = tip.offsetWidth;
-        const left = x + 14 + width <= room ? x + 14 : x - 14 - width;
-        tip.style.left = `${Math.max(0, Math.min(left, room - width))}px`;
-        const top = y === null ? 8 : view.origin()[1] + y - tip.offsetHeight / 2;
-        tip.style.top = `${Math.max(0, Math.min(top, place.clientHeight - tip.offsetHeight))}px`;
-      }
-      view.signal("at", index < 0 ? null : info.columns[index].x).runAsync();
-    }
-
-    function fill() {
-      const { text, note } = info.columns[at];
-      const scale = view.scale("y");
-      const points = info.series
-        .filter((s) => !hidden.has(s.label) && s.points[at])
-        .map((s) => ({ n: s.n, ...s.points[at], label: s.label, name: s.name }))
-        .sort((a, b) => (a.y === null) - (b.y === null) || (info.better === "lower" ? a.y - b.y : b.y - a.y));
-      const drawn = points.filter((p) => p.y !== null);
-      const distance = (p) => Math.abs(Math.max(0, scale(p.y)) - height);
-      const nearest = height === null || !drawn.length ? null : drawn.reduce((a, b) => (distance(b) < distance(a) ? b : a));
-      const head = element("p", "head");
-      head.append(element("b", "", text), element("span", "", note));
-      const table = element("table", "");
-      for (const p of points) {
-        const row = element("tr", p === nearest ? "nearest" : "");
-        const name = element("th", "");
-        const key = all(".key").find((k) => k.dataset.label === p.label);
-        name.append(...(key ? [key.firstElementChild.cloneNode(true)] : []), element("span", "", p.name));
-        row.append(name, element("td", "mean", p.mean), element("td", "", p.interval));
-        table.append(row);
-      }
-      for (const b of info.baselines) {
-        if (b.points[at] === null) continue;
-        const row = element("tr", "baseline");
-        row.append(element("th", "", b.label), element("td", "mean", b.points[at]), element("td", "", b.kind));
-        table.append(row);
-      }
-      const counts = new Set(points.map((p) => p.n));
-      const foot = counts.size === 1 ? [...counts][0] : points.map((p) => `${p.name}: ${p.n}`).join("; ");
-      tip.replaceChildren(head, table, element("p", "foot", points.length ? `95 % interval over ${foot}` : "no score at this length"));
-    }
-
-    function move(event) {
-      const box = place.querySelector("svg").getBoundingClientRect();
-      const x = event.clientX - box.left - view.origin()[0];
-      const y = event.clientY - box.top - view.origin()[1];
-      if (x < -30 || x > view.width() + 30 || y < -20 || y > view.height() + 40) return show(-1, null);
-      const far = info.columns.map((c) => Math.abs(view.scale("x")(c.x) - x));
-      show(far.indexOf(Math.min(...far)), y);
-    }
-
-    place.addEventListener("pointermove", move);
-    place.addEventListener("pointerdown", move);
-    place.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && show(-1, null));
-    place.addEventListener("blur", () => show(-1, null));
-    place.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (event.key === "Escape") show(-1, null);
-      if (step === undefined) return;
-      event.preventDefault();
-      const last = info.columns.length - 1;
-      show(at < 0 ? (step > 0 ? 0 : last) : Math.max(0, Math.min(last, at + step)), null);
-    });
-    return () => at >= 0 && fill();
-  }
-
-  async function unpacked(script) {
-    if (script.type === "application/json") return JSON.parse(script.textContent);
-    const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  }
-
-  async function draw(plot) {
-    const place = plot.querySelector(".chart");
-    const info = await unpacked(plot.querySelector("script"));
-    const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
-    const described = place.getAttribute("aria-label");
-    const values = { names: info.names, hidden: hiddenIds({ info }) };
-    info.spec.params.push(...Object.entries(values).map(([name, value]) => ({ name, value })));
-    const { view } = await vegaEmbed(place, info.spec, options);
-    view.description(described); // Vega replaces the label and the role with its own
-    place.setAttribute("role", "img");
-    place.removeAttribute("aria-roledescription");
-    charts.push({ view, info, refresh: info.columns ? tooltip(plot, view, info) : () => {} });
-    let width = place.clientWidth;
-    new ResizeObserver(() => {
-      if ([0, width].includes(place.clientWidth)) return; // hidden, or not changed
-      width = place.clientWidth;
-      view.width(width).runAsync();
-    }).observe(place);
-    const ranges = all("[data-range]", plot.closest("figure") ?? plot);
-    for (const button of ranges)
-      button.addEventListener("click", () => {
-        for (const other of ranges) other.setAttribute("aria-pressed", String(other === button));
-        view.signal("range", Number(button.dataset.range)).runAsync();
-      });
-  }
-
   // A chart is drawn when it comes near the visible part of the page, because a page can have a hundred of them.
   const waiting = new Set(all(".plot"));
-  const drawNow = (plots) =>
-    Promise.all(
-      plots.map((plot) => {
-        nearby.unobserve(plot);
-        if (!waiting.delete(plot)) return undefined;
-        return draw(plot).catch((error) => {
-          plot.querySelector(".chart").textContent = "The chart could not be drawn. The table shows the same numbers.";
-          console.error(error);
-        });
-      }),
-    );
+  const drawNow = (plots) => {
+    const now = plots.filter((plot) => waiting.delete(plot));
+    for (const plot of now) nearby.unobserve(plot);
+    return drawAll(now);
+  };
   const ready = () => (document.documentElement.dataset.ready = "yes");
   const nearby = new IntersectionObserver(
     (entries) => {

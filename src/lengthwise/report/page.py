@@ -21,8 +21,8 @@ from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
+from lengthwise.report.charts.chart import Chart
 from lengthwise.report.charts.lines import interval_text
-from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.measurements import chapters
 from lengthwise.report.overview import overview
@@ -52,7 +52,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] or t["chapters"] or t["training_curves"] for t in tasks)
-    scripts = [_file("page.js")] if findings.runs else []
+    scripts = [charts_script(), _file("page.js")] if findings.runs else []
     if has_chart:
         scripts.insert(0, bundle.script())
     page = _template().render(
@@ -64,7 +64,6 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         style=style(),
         policy=_policy(scripts),
         scripts=scripts,
-        config=CONFIG,
         summary=summary(findings, looks, ties),
         overview=overview(findings.tasks),
         over_tasks=over_tasks_sections(findings, looks),
@@ -291,6 +290,20 @@ def packed(data: Any) -> str:
     return f'<script type="application/gzip">{compressed}</script>'
 
 
+def drawn(chart: Chart) -> str:
+    """Return a script element with what charts.js needs to draw a chart."""
+    from lengthwise.report.charts.drawing import page_data
+
+    return packed(page_data(chart))
+
+
+def charts_script() -> str:
+    """Return the script that draws charts, with their configuration."""
+    from lengthwise.report.charts.drawing import CONFIG, FIT
+
+    return _file("charts.js").replace("{}; /*config*/", f"{_json(CONFIG | FIT)};")
+
+
 def _policy(scripts: list[str]) -> str:
     """Return a content security policy that allows the page's own scripts alone and no downloads."""
     hashes = (
@@ -327,6 +340,6 @@ def _template() -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["json"] = lambda data: Markup(_json(data))
     environment.filters["packed"] = lambda data: Markup(packed(data))
+    environment.filters["drawn"] = lambda chart: Markup(drawn(chart))
     return environment.get_template("page.html.j2")

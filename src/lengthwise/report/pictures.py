@@ -8,8 +8,8 @@ from typing import Any
 
 from lengthwise.analysis import Findings
 from lengthwise.report import palette
+from lengthwise.report.charts.chart import Chart
 from lengthwise.report.charts.pictures import Panel, picture
-from lengthwise.report.charts.spec import Chart
 from lengthwise.report.overview import overview
 from lengthwise.report.page import section_ids, task_data
 from lengthwise.values import ConfigError, install_extra, near_miss
@@ -51,7 +51,7 @@ def pictures(findings: Findings) -> list[Picture]:
         for chart in (*([maps[number]] if number in maps else []), *_charts(data)):
             name = _new_name(f"{ids[number].removeprefix('task-')}-{_words(chart.title)}", names)
             title = f"{task.title}: {chart.title}"
-            found.append(Picture(name, Panel(title, chart.note, chart, looks)))
+            found.append(Picture(name, Panel(title, chart.note, chart)))
     return found
 
 

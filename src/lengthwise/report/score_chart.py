@@ -2,20 +2,17 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lengthwise.analysis import Baseline, Point, SeedScore, TaskFindings
 from lengthwise.analysis.numbers import figure, times
-from lengthwise.report.charts.lines import Columns, Ending, Line, Range, line_chart
-from lengthwise.report.charts.spec import Chart, Layer
+from lengthwise.report.charts.chart import Chart, Mark, Range, Row, short
+from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.palette import Look
 
-PADDING = 0.3  # space left and right of the outer lengths, in octaves
-EXTRAPOLATION = "longer than training (extrapolation) →"
-SHORT_EXTRAPOLATION = "extrapolation →"  # where the shaded part is narrower than EXTRAPOLATION_WIDTH pixels
-EXTRAPOLATION_WIDTH = 240
-SHORT_NAMES = {  # of baselines, in the chart's margin
+EXTRAPOLATION = ("longer than training (extrapolation) →", "extrapolation →")
+SHORT_NAMES = {  # of baselines, beside the chart, where a phone has little room
     "nearest neighbour": "1 neighbour",
     "3 nearest neighbours": "3 neighbours",
     "best constant label": "best constant",
@@ -105,37 +102,25 @@ def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range
 def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
     """Return the chart of a task's scores."""
     choices = ranges(task)
-    left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
-    columns = Columns(
-        at=task.lengths,
-        low=left / 2**PADDING,
-        high=right * 2**PADDING,
+    columns = replace(
+        length_columns(task.lengths, task.unit, task.train_length),
         ticks=[[f"{n:,}", times(n / task.train_length)] for n in task.lengths],
         heads=[(f"{n:,} {task.unit}", _relation(task, n)) for n in task.lengths],
-        log=True,
     )
-    background = _longer_region(task, columns.high) if task.is_new(right) else []
-    background += _shorter_region(task, columns.low) if task.of_kind("shorter") else []
-    shown = [b for b in task.baselines if any(map(math.isfinite, b.scores.values()))]
-    lasts = [[v for v in b.scores.values() if math.isfinite(v)][-1] for b in shown]
-    names = [SHORT_NAMES.get(b.label, b.label) for b in shown]
-    endings = [
-        Ending(f"b{n}", name, last, "var(--faint)") for n, (name, last) in enumerate(zip(names, lasts, strict=True))
-    ]
+    has_longer = task.is_new(max(*task.lengths, task.train_length))
+    shaded: list[tuple[float, float]] = [(task.train_length, columns.high)] if has_longer else []
+    shaded += [(columns.low, task.shortest)] if task.of_kind("shorter") else []
     chart = line_chart(
         describe(task),
         lines(task, looks),
         columns,
         choices,
+        baselines=[row for baseline in task.baselines for row in _baseline_rows(baseline)],
+        height=HEIGHT,
         start=first(choices),
         better=task.metric.better,
-        background=background + _baselines(shown),
-        endings=endings,
-        baselines=[
-            {"label": b.label, "kind": b.kind, "points": [_baseline_text(b, n) for n in task.lengths]}
-            for b in task.baselines
-        ],
-        height=HEIGHT,
+        shaded=shaded,
+        mark=Mark(task.train_length, trained(task), EXTRAPOLATION) if has_longer else None,
     )
     across = f"length in {task.unit}, and as a multiple of the training length"
     return chart.named(f"{task.metric.name} by length", across, f"{task.metric_label}, {task.metric.better} is better")
@@ -151,47 +136,12 @@ def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
     return found
 
 
-def _longer_region(task: TaskFindings, right: float) -> list[Layer]:
-    """Return the shading of lengths above the training length, and the rule at the training length with its labels."""
-    data = {"values": [{"train": task.train_length, "right": right}]}
-    x = {"x": {"field": "train", "type": "quantitative"}}
-    x2 = {"x2": {"field": "right"}}
-    width = "range('x')[1] - scale('x', datum.train)"
-    label = f"{width} > {EXTRAPOLATION_WIDTH} ? '{EXTRAPOLATION}' : '{SHORT_EXTRAPOLATION}'"
-    text = {"type": "text", "y": -9, "baseline": "bottom", "fontSize": 12}
-    longer = {"text": {"expr": label}, "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"}
-    marks: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"type": "rect", "color": "var(--new)"}, x | x2),
-        ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, x),
-        (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, x),
-        (text | longer, x),
-    ]
-    return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
-
-
-def _shorter_region(task: TaskFindings, left: float) -> list[Layer]:
-    data = {"values": [{"left": left, "shortest": task.shortest}]}
-    span = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
-    return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": span}]
-
-
-def _baselines(shown: Sequence[Baseline]) -> list[Layer]:
-    if not shown:
-        return []
-    values = [
-        {"b": f"b{n}", "x": length, "v": value if math.isfinite(value) else None}
-        for n, b in enumerate(shown)
-        for length, value in b.scores.items()
-    ]
-    line = {"type": "line", "clip": True, "color": "var(--faint)", "strokeWidth": 1.3, "strokeDash": [4, 3]}
-    places = {axis: {"field": field, "type": "quantitative"} for axis, field in (("x", "x"), ("y", "v"))}
+def _baseline_rows(baseline: Baseline) -> list[Row]:
+    name = SHORT_NAMES.get(baseline.label, baseline.label)
+    about = {"label": baseline.label, "name": name, "baseline": baseline.kind}
     return [
-        {"data": {"values": values}, "mark": line, "encoding": places | {"detail": {"field": "b", "type": "nominal"}}}
+        about | {"x": length, "y": short(value), "mean": figure(value)} for length, value in baseline.scores.items()
     ]
-
-
-def _baseline_text(baseline: Baseline, length: int) -> str | None:
-    return figure(baseline.scores[length]) if length in baseline.scores else None
 
 
 def _relation(task: TaskFindings, length: int) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 from lengthwise.analysis import TaskFindings
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.training_curves import TrainingCurve
+from lengthwise.report.charts.chart import Chart, curve, curve_chart
 from lengthwise.report.charts.scales import frame
-from lengthwise.report.charts.small import Curve, curve_chart, shown
-from lengthwise.report.charts.spec import Chart
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import interval_cell
 
@@ -27,13 +26,14 @@ def training_curves(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, 
     charts = []
     for label, curves in task.curves.items():
         opacity = 1.0 if len(curves) == 1 else SEED_OPACITY
-        lines = [Curve(curve.losses, looks[label], opacity=opacity, at=curve.steps) for curve in curves]
+        rows = [row for c in curves for row in curve(label, zip(c.steps, c.losses, strict=True), c.seed, opacity)]
         described = (
             f"{task.title}, {label}: line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from "
-            f"{shown(bottom)} to {shown(top)} nats per scored token. One line for each of {len(curves)} seeds. The table below has "
+            f"{bottom:g} to {top:g} nats per scored token. One line for each of {len(curves)} seeds. The table below has "
             "the last losses."
         )
-        chart = curve_chart(described, lines, top, ("0", f"{last:,} steps"), bottom=bottom)
+        look = {label: looks[label]}
+        chart = curve_chart(described, rows, look, (0, last), (bottom, top), unit=" steps")
         chart = chart.named(f"training loss of {label}", "step", "loss (nats per scored token)", note=_count(curves))
         charts.append({"label": label, "name": label, "look": looks[label], "chart": chart})
     return {
@@ -78,11 +78,16 @@ def _schedules(task: TaskFindings, curves: list[TrainingCurve], last: int) -> Ch
     known = {curve.learning_rates: curve.steps for curve in curves}
     top = frame((0.0, *(rate for rates in known for rate in rates)))[1]
     described = (
-        f"{task.title}: line chart of the learning rate. Horizontal axis: steps 0 to {last:,}. Vertical axis: 0 to {shown(top)}. "
+        f"{task.title}: line chart of the learning rate. Horizontal axis: steps 0 to {last:,}. Vertical axis: 0 to {top:g}. "
         f"Different schedules: {len(known)}."
     )
-    lines = [Curve(rates, NO_LOOK, at=steps) for rates, steps in known.items()]
-    return curve_chart(described, lines, top, ("0", f"{last:,} steps")).named("learning rate", "step", "learning rate")
+    rows = [
+        row
+        for n, (rates, steps) in enumerate(known.items())
+        for row in curve("all runs", zip(steps, rates, strict=True), n)
+    ]
+    chart = curve_chart(described, rows, {"all runs": NO_LOOK}, (0, last), (0, top), unit=" steps")
+    return chart.named("learning rate", "step", "learning rate")
 
 
 def _count(curves: Sequence[TrainingCurve]) -> str:

@@ -18,8 +18,7 @@ from starlette.routing import Route
 import lengthwise
 from lengthwise.analysis import findings
 from lengthwise.report import bundle, render
-from lengthwise.report.charts.spec import CONFIG
-from lengthwise.report.page import CONTROL_CHARACTERS, packed, style
+from lengthwise.report.page import CONTROL_CHARACTERS, charts_script, drawn, style
 from lengthwise.serve import pages
 from lengthwise.serve.comparison import MOST
 from lengthwise.serve.snapshots import Watcher
@@ -41,6 +40,7 @@ def _file(name: str) -> str:
 
 FILES: dict[str, tuple[str, Callable[[], str]]] = {  # what the pages load: media type and content
     "style.css": ("text/css", lambda: style() + _file("serve.css")),
+    "charts.js": ("text/javascript", charts_script),
     "serve.js": ("text/javascript", lambda: _file("serve.js")),
     "vega.js": ("text/javascript", bundle.script),
 }
@@ -148,7 +148,6 @@ def _page(request: Request, template: str, chosen: Sequence[str], status: int = 
             home=pages.address("/", runs=",".join(chosen)),
             compare=pages.address("/compare", runs=",".join(chosen)),
             version=lengthwise.__version__,
-            config=CONFIG,
             **data,
         )
     )
@@ -183,5 +182,5 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["packed"] = lambda data: Markup(packed(data))
+    environment.filters["drawn"] = lambda chart: Markup(drawn(chart))
     return environment

@@ -1,6 +1,5 @@
 """Runs of any studies side by side: their scores by length, their curves, and what differs between their configurations."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,9 @@ from lengthwise.analysis.gather import metric_of
 from lengthwise.analysis.intervals import over_examples, with_wilson
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
-from lengthwise.report.charts.lines import Columns, Line, Range, line_chart
+from lengthwise.report.charts.chart import Chart, Range, curve, curve_chart
+from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.charts.scales import frame
-from lengthwise.report.charts.small import Curve, curve_chart, shown
-from lengthwise.report.charts.spec import Chart
 from lengthwise.report.palette import Look, looks
 from lengthwise.store import Activity, CurveRow, RunRow, ScoreRow
 
@@ -21,7 +19,6 @@ MOST = 20  # runs side by side
 CURVE_POINTS = 200
 CURVE_HEIGHT = 220  # pixels
 SCORES_HEIGHT = 320
-PADDING = 0.3  # octaves left and right of the lengths
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,17 @@ def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
 
 def curves_chart(runs: Sequence[Named], curves: Mapping[str, Sequence[CurveRow]]) -> Chart | None:
     """Return the chart of the training losses, or None if there is no loss yet."""
-    lines = [
-        Curve([p.loss for p in points], run.look, label=run.name, at=[p.step for p in points])
-        for run in runs
-        if (points := curves.get(run.key)) and any(math.isfinite(p.loss) for p in points)
-    ]
-    if not lines:
+    rows = [row for run in runs for row in curve(run.name, [(p.step, p.loss) for p in curves.get(run.key, ())])]
+    if not rows:
         return None
-    bottom, top = frame(loss for line in lines for loss in line.values)
-    last = int(max(line.end for line in lines))
+    bottom, top = frame(row["y"] for row in rows)
+    last = max(row["x"] for row in rows)
+    looks = {run.name: run.look for run in runs if any(row["label"] == run.name for row in rows)}
     described = (
-        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {shown(bottom)} to "
-        f"{shown(top)} nats per scored token. One line for each of {len(lines)} runs."
+        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {bottom:g} to {top:g} nats "
+        f"per scored token. One line for each of {len(looks)} runs."
     )
-    chart = curve_chart(described, lines, top, ("0", f"{last:,} steps"), bottom=bottom)
-    chart.data["spec"]["height"] = CURVE_HEIGHT
-    return chart
+    return curve_chart(described, rows, looks, (0, last), (bottom, top), unit=" steps", height=CURVE_HEIGHT)
 
 
 def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequence[ScoreRow]) -> list[dict[str, Any]]:
@@ -104,14 +96,7 @@ def _score_group(
     if means:
         low, high = (0.0, 1.0) if metric.share else frame(means)
         pad = 0.03 * (high - low)
-        columns = Columns(
-            at=lengths,
-            low=lengths[0] / 2**PADDING,
-            high=lengths[-1] * 2**PADDING,
-            ticks=[f"{n:,}" for n in lengths],
-            heads=[(f"{n:,} {first.unit}", "") for n in lengths],
-            log=True,
-        )
+        columns = length_columns(lengths, first.unit)
         described = (
             f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to {lengths[-1]:,}. Vertical "
             f"axis: {first.metric}. One line for each of {len(lines)} runs. The table below has all numbers."

@@ -1,86 +1,12 @@
 "use strict";
-// Asks for the same page every two seconds and replaces the parts of it that have changed, draws the charts, and keeps the chosen runs in
-// the address. Names from the database are only ever assigned to textContent, or come escaped from the server.
+// Asks for the same page every two seconds and replaces the parts of it that have changed, and keeps the chosen runs in the address.
+// charts.js draws the charts. Names from the database are only ever assigned to textContent, or come escaped from the server.
 (() => {
   const EVERY = 2000; // milliseconds
   const MOST = 20; // runs side by side, as on the server
-  const config = JSON.parse(document.getElementById("config").textContent);
-  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const hidden = new Set(); // names of runs that no chart shows
-  const views = new Map(); // charts that are drawn, by their place
+  const { all, drawAll, showKeys } = lengthwiseCharts;
   const served = new Map(); // the HTML of the parts as the server sent it, by their id
   let tag = null;
-
-  // ---- charts ---------------------------------------------------------------------------------------------------
-
-  async function unpacked(script) {
-    if (script.type === "application/json") return JSON.parse(script.textContent);
-    const bytes = Uint8Array.from(atob(script.textContent), (character) => character.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  }
-
-  const hiddenIds = (info) => info.series.filter((s) => hidden.has(s.label)).map((s) => s.id);
-
-  async function draw(plot) {
-    const place = plot.querySelector(".chart");
-    const info = await unpacked(plot.querySelector("script"));
-    const described = place.getAttribute("aria-label");
-    const values = { names: info.names, hidden: hiddenIds(info) };
-    info.spec.params.push(...Object.entries(values).map(([name, value]) => ({ name, value })));
-    const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
-    const old = views.get(place);
-    if (old) old.sizes.disconnect();
-    const { view } = await vegaEmbed(place, info.spec, options);
-    old?.view.finalize();
-    view.description(described);
-    place.setAttribute("role", "img");
-    place.removeAttribute("aria-roledescription");
-    let width = place.clientWidth;
-    const sizes = new ResizeObserver(() => {
-      if ([0, width].includes(place.clientWidth)) return;
-      width = place.clientWidth;
-      view.width(width).runAsync();
-    });
-    sizes.observe(place);
-    views.set(place, { view, info, sizes });
-  }
-
-  async function drawAll(plots) {
-    for (const [place, { view, sizes }] of views)
-      if (!place.isConnected) {
-        sizes.disconnect();
-        view.finalize();
-        views.delete(place);
-      }
-    for (const plot of plots)
-      await draw(plot).catch((error) => {
-        plot.querySelector(".chart").textContent = "The chart could not be drawn.";
-        console.error(error);
-      });
-  }
-
-  function showHidden() {
-    for (const key of all(".key")) key.setAttribute("aria-pressed", String(!hidden.has(key.dataset.label)));
-    for (const row of all(".scores tbody tr")) row.classList.toggle("off", hidden.has(row.dataset.label));
-  }
-
-  function focusOn(label) {
-    for (const { view, info } of views.values())
-      view.signal("focus", (!hidden.has(label) && info.series.find((s) => s.label === label)?.id) || "").runAsync();
-  }
-
-  document.addEventListener("click", (event) => {
-    const key = event.target.closest(".key");
-    if (!key) return;
-    if (!hidden.delete(key.dataset.label)) hidden.add(key.dataset.label);
-    showHidden();
-    for (const { view, info } of views.values()) view.signal("hidden", hiddenIds(info)).signal("focus", "").runAsync();
-  });
-  document.addEventListener("pointerover", (event) => {
-    const key = event.pointerType === "mouse" && event.target.closest(".key");
-    if (key) focusOn(key.dataset.label);
-  });
-  document.addEventListener("pointerout", (event) => event.target.closest(".key") && focusOn(""));
 
   // ---- chosen runs ------------------------------------------------------------------------------------------------
 
@@ -175,7 +101,7 @@
       changed.push(...replace(part, fresh));
       served.set(part.id, html);
     }
-    showHidden();
+    showKeys();
     showChosen();
     markTables();
     return drawAll(changed);

@@ -1,1 +1,1 @@
-"""All charts of the page, as Vega-Lite specs that page.js draws."""
+"""Charts: declared as rows with a kind, axes and looks, drawn by Altair (drawing.py), and written as files (pictures.py)."""
