@@ -1,10 +1,9 @@
 """`lengthwise model`: what the position settings of a Hugging Face model folder do, and mistakes in them."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lengthwise import cache_folder
-from lengthwise.cli.output_file import output_file
+from lengthwise.cli.output_file import picture_file
 from lengthwise.cli.printing import (
     column,
     figure,
@@ -14,7 +13,6 @@ from lengthwise.cli.printing import (
     stdout,
     warn_of_untested_transformers,
 )
-from lengthwise.config import ConfigError, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.huggingface.angles import Comparison, NotCompared
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from lengthwise.huggingface.description import LayerGroup
     from lengthwise.huggingface.folder import ModelFolder
 
-PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file"}
 STRIP = 128  # layers; models with more have no strip of layers
 PROBLEMS = 1  # exit code
 
@@ -56,7 +53,7 @@ def command(
     from lengthwise.huggingface.cases import Case
     from lengthwise.huggingface.folder import read_folder
 
-    file = None if plot is None else _plot_file(plot)
+    file = None if plot is None else picture_file(plot, "--plot", (".svg", ".png", ".pdf"))
     warn_of_untested_transformers()
     read = read_folder(folder, trust_remote_code=trust_remote_code)
     groups = description.layer_groups(read)
@@ -213,11 +210,3 @@ def _dtype(read: "ModelFolder") -> str:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _plot_file(text: str) -> Path:
-    suffix = Path(text).suffix.lower()
-    if suffix not in PICTURES:
-        near = near_miss(suffix, PICTURES) if suffix else ""
-        raise ConfigError(f"--plot must end in .svg, .png or .pdf, got {text[:80]!r}{near}; name such a file")
-    return output_file(text, PICTURES[suffix], "--plot")

@@ -1,10 +1,11 @@
 """The file of an option such as `--output`, checked before a command computes anything."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from lengthwise.config import ConfigError
-from lengthwise.values import require_no_address
+from lengthwise.values import near_miss, require_no_address
 
 BEGINNINGS = {  # in small letters
     "HTML page": b"<!doctype html",
@@ -13,6 +14,7 @@ BEGINNINGS = {  # in small letters
     "PNG picture": b"\x89png",
     "PDF file": b"%pdf",
 }
+PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file", ".html": "HTML page"}
 
 
 def output_file(text: str, kind: str, option: str = "--output") -> Path:
@@ -30,6 +32,16 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
                 f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
             )
     return path
+
+
+def picture_file(text: str, option: str, endings: Sequence[str]) -> Path:
+    """Return the path of a picture, whose ending is its format. Raise `ConfigError` for another ending; see `output_file`."""
+    suffix = Path(text).suffix.lower()
+    if suffix not in endings:
+        near = near_miss(suffix, endings) if suffix else ""
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise ConfigError(f"{option} must end in {known}, got {text[:80]!r}{near}; name such a file")
+    return output_file(text, PICTURES[suffix], option)
 
 
 def new_file(text: str, force: bool, option: str = "--out") -> Path:
