@@ -92,7 +92,13 @@ def test_every_chart_of_every_measurement_is_drawn(make_rows: Callable[..., Any]
     for picture in found:
         chart, texts = picture.panel.chart, texts_of(picture)
         assert chart.title and chart.across and chart.upwards, picture.name
-        for text in (picture.panel.title, chart.across, chart.upwards, chart.note, *chart.keys.values()):
+        for text in (
+            picture.panel.title,
+            chart.across,
+            chart.upwards,
+            chart.note,
+            *(chart.looks if chart.kind == "bars" and len(chart.looks) > 1 else ()),
+        ):
             assert " ".join(text.split())[:40] in texts, (picture.name, text)
         for form in FORMATS:
             assert len(picture.content(form)) > 1000

@@ -83,8 +83,8 @@ class Chart:
     of them. `colour`: the column with a line or a bar for each value. `where`: the rows to show; a tuple lists
     several values. `how`: how the rows of one run are combined that differ in other columns. `seeds`: draw means
     over seeds, the first seed, or each seed, of which all but the first are pale. `steps`: a second value column,
-    drawn as a line over bars. `to_scale`: whether the axis of lines or curves has the distances of its numbers. `across`: the
-    name of the horizontal axis, by default that of the column. `cut`: the axis ends at most this far from 0.
+    drawn as a line over bars. `to_scale`: whether the axis of lines has the distances of its numbers, as that of curves. `across`:
+    the name of the horizontal axis, by default that of the column. `cut`: the axis ends at most this far from 0.
     `shaded`: the notes with the first of the places to shade, and the one after the last. `about`: the paragraph
     below. Texts may name options, notes and what `texts` returns, in braces.
     """

@@ -39,7 +39,6 @@ class Development(Measurement):
             facet=("encoding", "quantity", "layers"),
             where={"entry": None},
             seeds="each",
-            to_scale=True,
             about="The training recorded these numbers. Lines of the first seed are in full colour, or get darker "
             "from the first head to the last; lines of other seeds are pale.",
         ),
@@ -51,7 +50,6 @@ class Development(Measurement):
             colour="entry",
             facet=("encoding", "quantity", "layers", "head"),
             seeds="first",
-            to_scale=True,
             about="One chart for each head of the first seed; lines get darker from the first entry of the table to the last.",
         ),
     )
