@@ -96,7 +96,8 @@ def panel(
 ) -> Panel:
     """Return a panel with named curves.
 
-    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve to compare the others with.
+    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve to compare
+    the others with.
     """
     thin = {name: _thinned(points, log) for name, points in curves.items()}
     if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other
