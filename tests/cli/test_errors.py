@@ -69,10 +69,10 @@ USAGE = [
     (["lengths", "folder"], "got 'folder': it is a folder"),
     (
         [*COMPARE, "--lengths", "4,x8"],
-        "--lengths must be whole numbers from 1 to 2147483647, comma-separated, or a range of at most",
+        "--lengths must be whole numbers from 1 to 2147483647, comma-separated, got 'x8'",
     ),
     ([*COMPARE, "--lengths", "4,4"], "lengths must differ, got [4, 4]"),
-    ([*COMPARE, "--lengths", ""], "such as 5-20, got ''; write --lengths"),
+    ([*COMPARE, "--lengths", ""], "--lengths must be whole numbers, comma-separated, got ''"),
     ([*COMPARE, "--seeds", "0"], "seeds must be at least 1, or a list of seeds, got 0"),
     ([*COMPARE, "--steps", "0"], "steps must be at least 1 for a run without a parent, got 0"),
     ([*COMPARE, "--num-heads", "3"], "--d-model must be a multiple of num_heads, got 128 and 3"),

@@ -228,7 +228,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("learned-bias", "FIRE", "--query", "0"), "query must be a whole number of at least 1, got 0"),
         (
             ("position-shift", "FIRE", "--shifts", "1,x"),
-            "such as 5-20, got 'x'; write --shifts 5-20 or 5,10,20",
+            "--shifts contains 'x'; write whole numbers from 0 to 999,999,999",
         ),
         (("attended-distance", "FIRE", "--shifts", "1"), "Unknown option: --shifts"),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),

@@ -116,7 +116,7 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
             ("attended-distance", "KEY", "--points", 3),
             "Unknown option: --points",
         ),
-        (("duplicates", "KEY", "--noise", "0-3"), "--noise must be whole numbers from 1 to"),
+        (("duplicates", "KEY", "--noise", "0-3"), "--noise contains '0-3'; write whole numbers"),
         (("duplicates", "KEY", "--noise", "9"), "noise must be from 1 to 5 of the 6 examples, got 9"),
         (("duplicates", "KEY", "--points", 3), "points must be at least 4 "),
         (("lost-in-the-middle", "KEY", "--lengths", 6), "length must be at least 7 "),

@@ -1,14 +1,13 @@
 """`lengthwise export`: write results and trained models as files for other programs."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from lengthwise import cache_folder
-from lengthwise.cli.options import FLATTENED, FileOrHyphen, Place
+from lengthwise.cli.options import FileOrHyphen, Place
 from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import counted, one_line
 from lengthwise.values import ConfigError
@@ -30,74 +29,81 @@ lengthwise export bundle quickstart --out quickstart.zip""",
 )
 
 
-Study = Annotated[str, Parameter(help="The study's name; `lengthwise list studies` lists them.")]
-
-
-@FLATTENED
-@dataclass(frozen=True, kw_only=True)
-class TableFile:
-    """The file of a table."""
-
-    out: FileOrHyphen
-    """The file to write, which ends in .csv or .parquet (scores also in .tex), or - for CSV on the standard output.
-    Parquet and LaTeX need pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise."""
-    force: bool = False
-    """Overwrite the file if it exists."""
-
-    def write(self, study: str, table: "Table", place: Place, measurement: str = "") -> int:
-        """Write a table of a study in the format of the file. `measurement`: the name of the one whose answers are written."""
-        from lengthwise.exchange.tables import ending_of, table_file
-
-        path = None if self.out == STDOUT else new_file(self.out, self.force)
-        ending = ending_of("-.csv" if path is None else self.out, table)
-        with place.reading() as store:
-            content = table_file(store, study, table, ending, measurement)
-        if path is None:
-            sys.stdout.write(content.decode())
-            return 0
-        cache_folder.write(path, content)
-        print(f"{one_line(path)}: the {table} of {one_line(study)}")
-        return 0
-
-
 @app.command
-def scores(study: Study, /, *, file: TableFile, place: Place = Place()) -> int:
+def scores(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
     """Write the scores of a study as CSV, Parquet or LaTeX.
 
     CSV and Parquet have one row for each run and question. LaTeX has for each task a table of encodings and lengths,
-    with means over seeds and their 95 % intervals; it needs the package booktabs.
+    with means over seeds and their 95 % intervals; it needs the package booktabs. Parquet and LaTeX need pandas, the
+    extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Example: lengthwise export scores quickstart --out scores.csv; lengthwise export scores quickstart --out scores.tex
+
+    Args:
+        study: The study's name; `lengthwise list studies` lists them.
+        out: The file to write, which ends in .csv, .parquet or .tex, or - for CSV on the standard output.
+        force: Overwrite the file if it exists.
     """
-    return file.write(study, "scores", place)
+    return _write_table(study, "scores", out, force, place)
 
 
 @app.command
-def curves(study: Study, /, *, file: TableFile, place: Place = Place()) -> int:
+def curves(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
     """Write the training curves of a study as CSV or Parquet, with one row for each recorded step of each run.
 
+    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
+
     Example: lengthwise export curves quickstart --out curves.parquet
+
+    Args:
+        study: The study's name; `lengthwise list studies` lists them.
+        out: The file to write, which ends in .csv or .parquet, or - for CSV on the standard output.
+        force: Overwrite the file if it exists.
     """
-    return file.write(study, "curves", place)
+    return _write_table(study, "curves", out, force, place)
 
 
 @app.command
-def answers(study: Study, measurement: str, /, *, file: TableFile, place: Place = Place()) -> int:
+def answers(study: str, measurement: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
     """Write what a measurement stored about the runs of a study as CSV or Parquet, with one row for each row of its
     answers.
+
+    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Example: lengthwise export answers quickstart attended-distance --out distances.csv
 
     Args:
+        study: The study's name; `lengthwise list studies` lists them.
         measurement: The measurement's name; `lengthwise list probes` lists them.
+        out: The file to write, which ends in .csv or .parquet, or - for CSV on the standard output.
+        force: Overwrite the file if it exists.
     """
     from lengthwise.measurements import find
 
-    return file.write(study, "answers", place, find(measurement).name)
+    return _write_table(study, "answers", out, force, place, find(measurement).name)
+
+
+def _write_table(study: str, table: "Table", out: str, force: bool, place: Place, measurement: str = "") -> int:
+    """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output.
+
+    `measurement`: the name of the one whose answers are written.
+    """
+    from lengthwise.exchange.tables import ending_of, table_file
+
+    path = None if out == STDOUT else new_file(out, force)
+    ending = ending_of("-.csv" if path is None else out, table)
+    with place.reading() as store:
+        content = table_file(store, study, table, ending, measurement)
+    if path is None:
+        sys.stdout.write(content.decode())
+        return 0
+    cache_folder.write(path, content)
+    print(f"{one_line(path)}: the {table} of {one_line(study)}")
+    return 0
 
 
 @app.command
-def charts(study: Study, /, *, out: str, format: str = "svg", force: bool = False, place: Place = Place()) -> int:
+def charts(study: str, /, *, out: str, format: str = "svg", force: bool = False, place: Place = Place()) -> int:
     """Write every chart of a study's report as a picture of its own, with its title, the names of its axes and a
     legend.
 
@@ -106,6 +112,7 @@ def charts(study: Study, /, *, out: str, format: str = "svg", force: bool = Fals
     Example: lengthwise export charts quickstart --out charts --format pdf
 
     Args:
+        study: The study's name; `lengthwise list studies` lists them.
         out: The folder to create.
         format: Format of the pictures: png, svg or pdf.
         force: Write into an existing folder. Pictures of the same name are overwritten, and other files stay.
@@ -139,7 +146,7 @@ def _write_pictures(pictures: "list[Picture]", folder: Path, form: str) -> None:
 
 @app.command
 def bundle(
-    study: Study,
+    study: str,
     /,
     *,
     out: str,
@@ -155,6 +162,7 @@ def bundle(
     Example: lengthwise export bundle quickstart --out quickstart.zip
 
     Args:
+        study: The study's name; `lengthwise list studies` lists them.
         out: The file to write, which ends in .zip.
         weights: Write the weights of trained runs too. Without them, `lengthwise probe` cannot measure the imported runs.
         force: Overwrite the file if it exists.

@@ -68,7 +68,7 @@ def command(
     """
     from lengthwise import inspection
 
-    file = None if picture is None else picture_file(picture, "--picture", (".svg", ".png"))
+    file = None if picture is None else picture_file(picture, (".svg", ".png"), "--picture")
     choice = _choice(encoding, set)
     data = inspection.inspect(
         choice,

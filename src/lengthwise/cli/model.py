@@ -53,7 +53,7 @@ def command(
     from lengthwise.huggingface.cases import Case
     from lengthwise.huggingface.folder import read_folder
 
-    file = None if plot is None else picture_file(plot, "--plot", (".svg", ".png", ".pdf"))
+    file = None if plot is None else picture_file(plot, (".svg", ".png", ".pdf"))
     warn_of_untested_transformers()
     read = read_folder(folder, trust_remote_code=trust_remote_code)
     groups = description.layer_groups(read)

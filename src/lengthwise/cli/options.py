@@ -56,18 +56,35 @@ FileOrHyphen = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_re
 
 
 def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[int]:
-    """Return the numbers of a list such as `256,512` or `5-20,40`, in order. Raise `ConfigError` for anything else."""
-    numbers: list[int] = []
-    for part in re.findall(r"[^,\s]+", text) or [text]:
-        match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
-        if not minimum <= first <= last <= MAX_INTEGER or last - first >= MAX_RANGE:
+    """Return the numbers of a list such as `256,512,1024`, in order. Raise `ConfigError` for anything else."""
+    parts = [part.strip() for part in re.split(r"[,\s]+", text) if part.strip()]
+    for part in parts:
+        if not re.fullmatch(r"[0-9]{1,10}", part) or not minimum <= int(part) <= MAX_INTEGER:
             raise ConfigError(
-                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, or a range of at most "
-                f"{MAX_RANGE:,} such as 5-20, got {part[:40]!r}; write {option} {example}"
+                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {part[:40]!r}; "
+                f"write {option} {example}"
             )
-        numbers += range(first, last + 1)
-    return numbers
+    if not parts:
+        raise ConfigError(
+            f"{option} must be whole numbers, comma-separated, got {text[:40]!r}; write {option} {example}"
+        )
+    return [int(part) for part in parts]
+
+
+def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
+    """Return the numbers of `5-20` or `5,10,20`, sorted and each at least `minimum`. Raise `ConfigError` for anything
+    else."""
+    counts: set[int] = set()
+    expected = f"write whole numbers from {minimum} to 999,999,999, at most {MAX_RANGE:,} in a range: 5-20 or 5,10,20"
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
+        if not (minimum <= first <= last) or last - first >= MAX_RANGE:
+            raise ConfigError(f"{option} contains {part[:40]!r}; {expected}")
+        counts |= set(range(first, last + 1))
+    if not counts:
+        raise ConfigError(f"{option} is empty; {expected}")
+    return tuple(sorted(counts))
 
 
 def split_names(text: str | None) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lengthwise.config import ConfigError
-from lengthwise.values import near_miss, require_no_address
+from lengthwise.values import join_names, near_miss, require_no_address
 
 BEGINNINGS = {  # in small letters
     "HTML page": b"<!doctype html",
@@ -14,7 +14,6 @@ BEGINNINGS = {  # in small letters
     "PNG picture": b"\x89png",
     "PDF file": b"%pdf",
 }
-PICTURES = {".svg": "SVG picture", ".png": "PNG picture", ".pdf": "PDF file", ".html": "HTML page"}
 
 
 def output_file(text: str, kind: str, option: str = "--output") -> Path:
@@ -34,14 +33,14 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
     return path
 
 
-def picture_file(text: str, option: str, endings: Sequence[str]) -> Path:
-    """Return the path of a picture, whose ending is its format. Raise `ConfigError` for another ending; see `output_file`."""
+def picture_file(text: str, endings: Sequence[str], option: str = "--plot") -> Path:
+    """Return the path of a picture, as `output_file` does. Raise `ConfigError` if it has none of the endings."""
     suffix = Path(text).suffix.lower()
     if suffix not in endings:
-        near = near_miss(suffix, endings) if suffix else ""
-        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        known, near = join_names(endings).replace(" and ", " or "), near_miss(suffix, endings) if suffix else ""
         raise ConfigError(f"{option} must end in {known}, got {text[:80]!r}{near}; name such a file")
-    return output_file(text, PICTURES[suffix], option)
+    kind = "HTML page" if suffix == ".html" else "PDF file" if suffix == ".pdf" else f"{suffix[1:].upper()} picture"
+    return output_file(text, kind, option)
 
 
 def new_file(text: str, force: bool, option: str = "--out") -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from lengthwise.cli.options import FLATTENED, Integer, Place, Threads, whole_numbers
+from lengthwise.cli.options import FLATTENED, Integer, Place, Threads, number_ranges, whole_numbers
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress import progress
 from lengthwise.config import ConfigError
@@ -156,8 +156,7 @@ def _probe(
     lengths = None if lengths is None else list(dict.fromkeys(whole_numbers(lengths, "--lengths", 1, "20,40,80")))
     for part in probe.Options.fields():
         if part.type == tuple[int, ...] and given[part.name] is not None:
-            numbers = whole_numbers(given[part.name], f"--{part.name}", part.metadata["minimum"], "5-20 or 5,10,20")
-            given[part.name] = tuple(sorted(set(numbers)))
+            given[part.name] = number_ranges(given[part.name], f"--{part.name}", part.metadata["minimum"])
     with place.open() as store:
         jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
         results = _measure(store, jobs, device, threads)
