@@ -1,6 +1,7 @@
 """Measure the preparation of corpora and the reading of batches, as ratios within one run.
 
     python benchmarks/corpora.py [--folder DIR] [--gigabytes 5] [--rounds 3] [--workers 2]
+    python benchmarks/corpora.py --parquet [--folder DIR] [--rounds 3]
 
 - `tokenizing`: the time of `lengthwise tokenize` (its start, reading JSON lines, removing duplicates, writing and hashing shards),
   relative to the time in which the package `tokenizers` alone encodes the same texts, which are in memory already, with as many
@@ -12,6 +13,8 @@
   batches. Tokens are bytes.
 - `batch`: the time for a batch, relative to that of a whole training step (d_model 128, 4 layers, 32 x 128 tokens, one thread), on
   that corpus. Steps alternate between batches of random places, so that pages are not read already.
+- With `--parquet`, only the time of `lengthwise tokenize` with one worker for a Parquet file, relative to that for JSON lines with
+  the same texts. Both alternate, and tokens are bytes.
 
 DIR needs three times as much space as the generated corpus.
 """
@@ -152,6 +155,22 @@ def tokenizing(folder: Path, rounds: int, workers: int) -> dict[str, Any]:
     return {"text_MB": size / 1e6, **medians, "rounds": rows}
 
 
+def parquet(folder: Path, rounds: int) -> dict[str, Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    documents, lines, columns = texts(), folder / "text.jsonl", folder / "text.parquet"
+    with open(lines, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in documents)
+    pyarrow.parquet.write_table(pyarrow.table({"text": documents}), columns, row_group_size=1000)
+    rows = []
+    for round_ in range(rounds):
+        found = [prepare(path, Path("bytes"), folder / f"{round_}{path.suffix}", 1) for path in (lines, columns)]
+        rows.append({"ratio": found[1][0] / found[0][0], "cpu_ratio": found[1][1] / found[0][1]})
+        print(rows[-1], flush=True)
+    return {"text_MB": sum(len(text.encode()) for text in documents) / 1e6, "rounds": rows}
+
+
 def generate(path: Path, size: float) -> None:
     """Write JSON lines with about `size` bytes of text: pieces of the standard library, all different."""
     text = b"".join(data for _, _, data in stdlib.read(stdlib.DOMAINS)[1]).decode("utf-8", "replace")
@@ -225,7 +244,12 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--parquet", action="store_true", help="measure only Parquet relative to JSON lines")
     args = parser.parse_args()
+    if args.parquet:
+        with tempfile.TemporaryDirectory(dir=args.folder) as name:
+            save("parquet", parquet(Path(name), args.rounds))
+        return
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         figures = {"tokenizing": tokenizing(folder, args.rounds, args.workers)}

@@ -514,6 +514,16 @@ def reach_memory(figures: dict[str, Any]) -> Rows:
     return rows
 
 
+@table("parquet")
+def parquet(figures: dict[str, Any]) -> Rows:
+    rows = [["measurement", "ratio (range)"]]
+    for name, kind in (("ratio", "time"), ("cpu_ratio", "processor time")):
+        ratios = sorted(row[name] for row in figures["rounds"])
+        measured = f"{kind} to prepare {figures['text_MB']:.0f} MB of Parquet, relative to JSON lines"
+        rows.append([measured, f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"])
+    return rows
+
+
 @table("corpora")
 def corpora(figures: dict[str, Any]) -> Rows:
     text, memory, batch = figures["tokenizing"], figures["memory"], figures["batch"]

@@ -33,6 +33,7 @@ ORDER = [
     {"encodings", "positions", "tasks"},
     {"attention"},
     {"inspection"},
+    {"inspection_picture"},
     {"models"},
     {"training", "conformance"},
     {"evaluation"},

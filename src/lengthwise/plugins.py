@@ -117,6 +117,8 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
         with _working_directory_restored():
             exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
+        if path.suffix != ".py":
+            raise error_type(f"{name} is not a Python file; give the path of a {role}, a Python file") from error
         line = f", line {error.lineno}" if error.filename == str(path) and error.lineno else ""
         raise error_type(f"{name}{line}: SyntaxError: {error.msg}") from error
     except (Exception, SystemExit) as error:
@@ -145,8 +147,6 @@ def _source(name: str, path: Path, error_type: type[ValueError], role: str) -> b
         raise error_type(
             f"{name} cannot be read ({error.strerror}); give the path of a {role}, a Python file that you may read"
         ) from error
-    except ValueError as error:
-        raise error_type(f"{name!r} is not a valid path ({error}); give the path of a {role}") from error
 
 
 def _line(error: BaseException, path: Path) -> str:

@@ -72,3 +72,11 @@ def test_children_import_nothing_from_the_current_folder(
     done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True, check=False)
     assert executed(hostile) == ""
     assert done.returncode == 0, done.stderr
+
+
+def test_python_m_imports_nothing_from_the_current_folder(hostile: Path) -> None:
+    command = [sys.executable, "-m", "lengthwise", "list", "runs", "--results", "nowhere"]
+    done = subprocess.run(command, cwd=hostile, capture_output=True, text=True, check=False)
+    assert executed(hostile) == ""
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "nowhere" in done.stderr

@@ -146,4 +146,4 @@ def test_a_trained_model(here: Call, finished: Path, tmp_path: Path) -> None:
 
 def test_unknown_exports_name_the_commands(here: Call) -> None:
     plainly(here("export", "score", "tiny"), "see `lengthwise export --help`")
-    plainly(here("export", "scores", "tiny"), "--out requires an argument; see `lengthwise export scores --help`")
+    plainly(here("export", "scores", "tiny"), "export scores needs --out; see `lengthwise export scores --help`")

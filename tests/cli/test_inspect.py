@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -103,10 +104,26 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
     assert data["name"].lower() == words[0].partition(":")[0].lower().replace("-", "").replace("_", "")
 
 
+def test_pictures(here: Call, tmp_path: Path) -> None:
+    words = ("alibi", "--num-heads", 2, "--train-length", 10, "--length", 300)
+    ran = here("inspect", *words, "--picture", tmp_path / "a.svg", "--json")
+    assert ran.code == 0 and json.loads(ran.out)["num_heads"] == 2
+    svg = (tmp_path / "a.svg").read_text()
+    texts = {element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")}
+    assert {"bias, nats", "training length", "head 1"} <= texts and "head 2" not in texts
+    for encoding in ("yarn:factor=4", "coPE", "sinusoidal", "shaw", "dape"):  # fewer positions than the training length
+        short = (encoding, "--train-length", 20, "--length", 7, "--picture", tmp_path / "b.PNG")
+        assert here("inspect", *short).code == (2 if encoding == "coPE" else 0)
+        assert encoding == "coPE" or (tmp_path / "b.PNG").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "requires an argument"),
+        (["nope", "--picture", "a.svg"], "NoPE changes nothing with its initial parameters, so omit --picture"),
+        (["rope", "--picture", "a.svgg"], "--picture must end in .svg or .png, got 'a.svgg'; did you mean '.svg'?"),
+        (["rope", "--picture", "no/a.svg"], "--picture no/a.svg: there is no folder no"),
+        ([], "inspect needs ENCODING"),
         (["rpoe"], "no encoding 'rpoe'; did you mean 'RoPE'?"),
         (["alibi", "--num-heads", "0"], "num_heads must be at least 1, got 0"),
         (["rope", "--head-dim", "7"], "head_dim 7"),

@@ -34,6 +34,7 @@ def test_lines_of_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     show = StudyProgress(study, "results", Lines())
     show(Begun(total=6, counts=counts, workers=2, costs={}, seconds=100))
     show(Started(key=first, what="train"))
+    show(Started(key=first, what="continue"))
     show(Started(key=second, what="evaluate", where="node1"))
     show(Done(key=first, scores=((4, 0.5),), seconds=1))
     for _ in range(2):
@@ -43,6 +44,7 @@ def test_lines_of_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.splitlines() == [
         "tiny: 6 runs, 3 of them already done; 2 workers, results in results; this takes about 1 min 40 s",
         "NoPE, Copy, seed 0: starts",
+        "NoPE, Copy, seed 0: continues from its checkpoint",
         "NoPE, Copy, seed 1 on node1: is already trained, evaluating new lengths",
         "[4/6] NoPE, Copy, seed 0: done in 1 s; exact match 0.5 at 4",
         "waiting for 1 run of another command",

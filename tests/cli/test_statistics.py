@@ -59,6 +59,7 @@ def test_several_seeds_and_tasks(here: Call, tmp_path: Path) -> None:
         ("length", "5", "--length must be an evaluated length, got 5; evaluated: 4, 8"),
         ("difference", "0", "--difference must be a finite number above 0, got 0"),
         ("threshold", "nan", "--threshold must be a finite number, got nan"),
+        ("threshold", "2", "--threshold must be from 0 to 1 for exact match, got 2"),
         ("study", "tinny", "tinny"),
     ],
 )

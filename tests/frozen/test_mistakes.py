@@ -48,7 +48,7 @@ MISTAKES = {
     "report --study tinny --results finished": "tinny",
     "export scores tinny --out scores.csv --results finished": "tinny",
     # missing and superfluous words
-    "run": "requires an argument",
+    "run": "needs STUDY",
     "run quickstart nope/small": "nope/small",
     f"compare {ON_COPY}": "needs at least one encoding",
     "compare rope --train-length 4": "got neither",
@@ -69,7 +69,7 @@ MISTAKES = {
     f"compare rope {ON_COPY} --batch-size 0": "--batch-size",
     f"compare rope {ON_COPY} --num-heads 3": "128 and 3",
     f"compare rope {ON_COPY} --workers 0": "workers must be from 1",
-    f"compare rope {ON_COPY} --learning-rate -1": "learning_rate",
+    f"compare rope {ON_COPY} --learning-rate -1": "--learning-rate",
     f"compare fire:c=0 {ON_COPY}": "c must be",
     f"compare learned:max_length=12 {ON_COPY} --lengths 4,8": "Learned has 12",
     "sample copy --length 0": "got 0",

@@ -81,6 +81,10 @@ def test_ctrl_c_saves_an_inline_run_and_the_same_call_continues(study_file: Stud
         step = store.runs("tiny")[0].step
     (checkpoint,) = (tmp_path / "results" / "runs" / study.runs[0].key).glob("checkpoint-*")
     assert checkpoint.name == f"checkpoint-{step:08d}.safetensors"
+    heard.clear()
+    with pytest.raises(Interrupted):
+        execute(study, tmp_path / "results", executor=Inline(), on_event=interrupt)
+    assert [event.what for event in heard if isinstance(event, Started)] == ["continue"]
 
 
 @pytest.mark.medium

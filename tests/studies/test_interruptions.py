@@ -131,7 +131,7 @@ def test_kill_9_of_everything_at_random_moments(
     results, path, chance = tmp_path / "results", study_file(**LONG), random.Random(0)
     for _ in range(4):
         one = command("run", path, "--workers", 2)
-        one.wait_for("starts")
+        one.wait_for("Copy, seed")  # a run starts or continues
         time.sleep(chance.uniform(0, 1.5))
         if one.process.poll() is None:
             os.killpg(one.process.pid, signal.SIGKILL)

@@ -19,6 +19,7 @@ from lengthwise.cli.options import (
     Executors,
     Integer,
     named_as_options,
+    required_names,
     split_names,
     whole_numbers,
 )
@@ -146,8 +147,9 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Settings) 
         lengths = tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
     evaluation = settings.config(EvaluationConfig, lengths=lengths)
     task = _task(options)
-    positions = None if options.positions is None else split_names(options.positions)
-    runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)
+    positions = options.positions
+    schemes = None if positions is None else required_names(positions, "--positions", "position schemes, or omit it")
+    runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=schemes)
     runs = (*runs, *_continued(runs, options))
     return Study(
         name=options.name or _name(settings, task, runs),
@@ -167,7 +169,8 @@ def _continued(runs: tuple[Run, ...], options: Comparison) -> tuple[Run, ...]:
             raise ConfigError("--then-share needs --then; name encodings to continue with, or omit it")
         return ()
     amount: dict[str, Any] = {"share": options.then_share} if options.then_share else {"steps": 0}
-    return continued(runs, split_names(options.then), **amount)
+    encodings = required_names(options.then, "--then", "encodings to continue with, or omit it")
+    return continued(runs, encodings, **amount)
 
 
 def _command(arguments: Sequence[str]) -> str:

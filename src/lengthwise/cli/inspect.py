@@ -3,11 +3,13 @@
 import inspect as python
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer
+from lengthwise.cli.output_file import picture_file
 from lengthwise.cli.printing import (
     FittedTable,
     column,
@@ -44,11 +46,13 @@ def command(
     length: Integer | None = None,
     set: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     seed: Integer = 0,
+    picture: str | None = None,
     json: bool = False,
 ) -> int:
     """Show what an encoding computes, such as its bias, wavelengths or vectors, at any length. Nothing is trained.
 
-    Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256; lengthwise inspect rope --json
+    Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256 --picture fire.svg;
+    lengthwise inspect rope --json
 
     Args:
         encoding: The encoding, optionally with settings: fire or fire:hidden_layers=1.
@@ -59,10 +63,12 @@ def command(
         length: Number of positions to show. [default: 2x the training length]
         set: A setting of the encoding as name=value. May be repeated.
         seed: Seed of the initial values of learned parameters.
+        picture: File for a picture of what distinguishes the encoding: .svg or .png.
         json: Print one JSON object with unrounded numbers.
     """
     from lengthwise import inspection
 
+    file = None if picture is None else picture_file(picture, (".svg", ".png"), "--picture")
     choice = _choice(encoding, set)
     data = inspection.inspect(
         choice,
@@ -73,6 +79,8 @@ def command(
         length=length,
         seed=seed,
     )
+    if file is not None:
+        _draw(data, file)
     if json:
         print_json(data, indent=None)
         return 0
@@ -81,6 +89,16 @@ def command(
     for part in tables(data, summary(choice.cls)):
         console.print(part)
     return 0
+
+
+def _draw(data: Data, file: Path) -> None:
+    from lengthwise import cache_folder
+    from lengthwise.inspection_picture import as_png, picture
+
+    svg, _ = picture(data)
+    if not svg:
+        raise ConfigError(f"{data['label']} changes nothing with its initial parameters, so omit --picture")
+    cache_folder.write(file, as_png(svg) if file.suffix.lower() == ".png" else svg.encode())
 
 
 def _choice(text: str, settings: Sequence[str]) -> Choice:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from lengthwise.analysis.lengths import Histogram
 
 ROWS = 40  # maximal rows of the table; more lengths are binned
-BAR_WIDTH = 40  # columns of the longest bar
-SPLIT_BAR_WIDTH = 16  # the same if training and test examples are shown side by side
+BAR_WIDTH = 40  # columns of the longest bars of a row together
 KEY = re.compile("[0-9a-fA-F]+")
 
 
@@ -57,7 +56,8 @@ def command(
     if json:
         print_json({"field": field, **_data(histogram)}, indent=None)
     else:
-        _print_table(histogram, field)
+        _print_table(f"{one_line(field)}, length", {"examples": histogram})
+        print(f"\n{_sentence(histogram, 'examples')}")
     return 0
 
 
@@ -85,7 +85,7 @@ def _show_run(key: str, field: str, place: Place, json: bool) -> int:
             {"run": row.key, "field": field, "drawn": drawn, "train": _data(train), "test": _data(test)}, indent=None
         )
     else:
-        _print_splits(train, test, WORDS.get(field, row.unit))
+        _print_table(WORDS.get(field, row.unit), {"train": train, "test": test})
         origin = ExampleLengths().texts(answer.question)["origin"]
         print(f"\n{one_line(f'{row.label}, {row.task}, seed {row.seed}')}: {origin}")
         print(_sentence(train, "training examples"))
@@ -115,43 +115,24 @@ def _read(lines: IO[bytes], name: str, field: str) -> "Histogram":
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name another file") from error
 
 
-def _print_table(histogram: "Histogram", field: str) -> None:
-    bins = histogram.bins(ROWS)
-    highest = max(count for _, _, count in bins)
-    table = plain_table()
-    for name in (f"{one_line(field)}, length", "examples", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for first, last, count in bins:
-        bar = "█" * round(BAR_WIDTH * count / highest) or "▏"
-        table.add_row(_interval(first, last), f"{count:,}", f"{count / histogram.total:.1%}", bar)
-    stdout().print(table)
-    print(f"\n{_sentence(histogram, 'examples')}")
-
-
-def _print_splits(train: "Histogram", test: "Histogram", unit: str) -> None:
-    """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
+def _print_table(unit: str, histograms: "dict[str, Histogram]") -> None:
+    """Print the lengths of one or two sets of examples side by side; each bar shows a share of its own set."""
     from lengthwise.analysis.lengths import Histogram
 
-    together = Histogram(dict(sorted((Counter(train.counts) + Counter(test.counts)).items())))
-    bins = [
-        (first, last, train.between(first, last), test.between(first, last)) for first, last, _ in together.bins(ROWS)
-    ]
-    highest = max(max(of_train / train.total, of_test / test.total) for *_, of_train, of_test in bins)
+    together = sum((Counter(one.counts) for one in histograms.values()), Counter())
+    bins = [(first, last) for first, last, _ in Histogram(dict(sorted(together.items()))).bins(ROWS)]
+    rows = [[(one.between(*ends), one.total) for one in histograms.values()] for ends in bins]
+    highest = max(count / total for row in rows for count, total in row)
     table = plain_table()
-    for header in (unit, "train", "", "test", ""):
+    for header in (unit, *(text for name in histograms for text in (name, "share", ""))):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
-    for first, last, *counts in bins:
+    for (first, last), row in zip(bins, rows, strict=True):
         cells = []
-        for count, total in zip(counts, (train.total, test.total), strict=True):
-            bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
-            cells += [f"{count:,}" if count else "", bar]
-        table.add_row(_interval(first, last), *cells)
+        for count, total in row:
+            bar = "█" * round(BAR_WIDTH / len(row) * count / total / highest) or "▏"
+            cells += [f"{count:,}", f"{count / total:.1%}", bar] if count else ["", "", ""]
+        table.add_row(f"{first}" if first == last else f"{first}–{last}", *cells)
     stdout().print(table)
-
-
-def _interval(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}–{last}"
 
 
 def _sentence(histogram: "Histogram", examples: str) -> str:

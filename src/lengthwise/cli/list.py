@@ -53,12 +53,13 @@ def command(
         raise ConfigError(f"there is no list of {unlisted(what, LISTS)}")
     if names and list_name in ("runs", "studies"):
         raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
-    if study is not None and list_name != "runs":
-        raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
-    if failed and list_name != "runs":
-        raise ConfigError(f"--failed applies only to list runs, not to list {list_name}; omit it")
-    if available and list_name != "studies":
-        raise ConfigError(f"--available applies only to list studies, not to list {list_name}; omit it")
+    for option, value, owner in (
+        ("study", study, "runs"),
+        ("failed", failed or None, "runs"),
+        ("available", available or None, "studies"),
+    ):
+        if value is not None and list_name != owner:
+            raise ConfigError(f"--{option} applies only to list {owner}, not to list {list_name}; omit it")
     if list_name == "runs":
         _list_runs(study, failed, place, json)
     elif available:

@@ -108,14 +108,20 @@ def split_names(text: str | None) -> list[str]:
     return names
 
 
+def required_names(text: str, option: str, example: str) -> list[str]:
+    """Return the names of an option's text. Raise `ConfigError` if there are none."""
+    names = split_names(text)
+    if not names:
+        raise ConfigError(f"{option} is empty; name {example}")
+    return names
+
+
 def method_names(text: str, example: str) -> tuple[str, ...]:
     """Return the different names of `--methods`. Raise `ConfigError` if there are none, or if one is no encoding and
     not "own"."""
     from lengthwise.encodings import ENCODINGS
 
-    methods = tuple(dict.fromkeys(split_names(text)))
-    if not methods:
-        raise ConfigError(f"--methods is empty; name {example}")
+    methods = tuple(dict.fromkeys(required_names(text, "--methods", example)))
     for method in methods:
         if method != "own":
             ENCODINGS.parse(method)

@@ -135,6 +135,9 @@ def _report_interrupt(interrupt: KeyboardInterrupt, command: str) -> int:
 
 def _error_message(error: BaseException, arguments: list[str]) -> str:
     """Return in one line what is wrong and how to fix it."""
+    from cyclopts import MissingArgumentError
+
+    from lengthwise.cli.printing import counted
     from lengthwise.errors import expected_line, first_line
 
     if type(error).__name__ == "UnknownCommandError" and arguments:
@@ -146,6 +149,11 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
             return f"{name} is not {not_this}; use `{MEASUREMENTS[name].command}`"
     if type(error).__module__.startswith("cyclopts"):
         command = " ".join(["lengthwise", *(getattr(error, "command_chain", None) or ())])
+        if type(error) is MissingArgumentError and error.argument is not None:
+            needed, _ = error.argument.token_count()
+            option = error.keyword or next((t.keyword for t in error.argument.tokens if t.keyword), None)
+            what, needs = (option, counted(needed, "value")) if option else (command, error.argument.name)
+            return f"{what.removeprefix('lengthwise ')} needs {needs}; see `{command} --help`"
         text = " ".join(str(error).split()).partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
         return f"{text}; see `{command} --help`"
     if (line := expected_line(error)) is not None:

@@ -10,6 +10,12 @@ from lengthwise.cli.progress import Bars, Lines, rows
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.study import Study
 
+STARTS = {  # what a worker says of a run that it has taken
+    "train": "starts",
+    "continue": "continues from its checkpoint",
+    "evaluate": "is already trained, evaluating new lengths",
+}
+
 
 @contextmanager
 def display(study: Study, results: str) -> Iterator[Callable[[Event], None]]:
@@ -34,8 +40,7 @@ class StudyProgress:
                 return
         self.rows.show("", "all runs", overview.completed(), overview.total, overview.status())
         if isinstance(event, Started):
-            status = "starts" if event.what == "train" else "is already trained, evaluating new lengths"
-            self.rows.show(event.key, overview.name(event.key), 0, None, status, at_once=True)
+            self.rows.show(event.key, overview.name(event.key), 0, None, STARTS[event.what], at_once=True)
         elif isinstance(event, Advanced):
             self.rows.show(event.key, overview.name(event.key), event.step, event.steps, progress_text(event))
         elif isinstance(event, (Done, Failed, Released)):

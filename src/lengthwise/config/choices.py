@@ -358,9 +358,10 @@ class Registry:
                 f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of layers, as in "
                 "rope(window=512)*3"
             )
-        own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
-        hint = near_miss(name, names) or own
-        raise UnknownName(f"there is no {self.kind} {name!r}{hint}; available: {', '.join(names)}")
+        if near_miss(name, names):
+            raise UnknownName(f"there is no {self.kind} {unlisted(name, names)}")
+        own = "for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
+        raise UnknownName(f"there is no {self.kind} {name!r}; {own}; available: {', '.join(names)}")
 
     def parse(self, text: str) -> Choice:
         """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1`, `fire(hidden_layers=1)`.

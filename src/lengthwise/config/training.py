@@ -147,8 +147,9 @@ class TrainingConfig(Config):
                 )
         if self.train_examples is not None:
             self._require_fixed_set(self.train_examples)
-        if self.learning_rate <= 0 or self.clip <= 0:
-            raise ConfigError(f"learning_rate and clip must be more than 0, got {self.learning_rate} and {self.clip}")
+        for name in ("learning_rate", "clip"):
+            if (value := getattr(self, name)) <= 0:
+                raise ConfigError(f"{name} must be more than 0, got {value}")
 
     def _require_fixed_set(self, count: int) -> None:
         if self.curriculum is not None:

@@ -27,10 +27,10 @@ class Begun(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """A worker has started to `train` the run, or to `evaluate` it if it is already trained. `where`: the name of its machine, or
-    "" for this one."""
+    """A worker has started to `train` the run, to `continue` its training from a checkpoint, or to `evaluate` it if it is already
+    trained. `where`: the name of its machine, or "" for this one."""
 
-    what: Literal["train", "evaluate"]
+    what: Literal["train", "continue", "evaluate"]
     where: str = ""
 
 

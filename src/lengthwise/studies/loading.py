@@ -14,7 +14,7 @@ from lengthwise.errors import error_in_user_file, first_line
 from lengthwise.plugins import already_loaded, load_file
 from lengthwise.studies.shipped import shipped_studies, unknown_study
 from lengthwise.studies.study import Study
-from lengthwise.validation import validated
+from lengthwise.validation import parse_value
 from lengthwise.values import ConfigError, near_miss
 
 
@@ -82,30 +82,14 @@ def _call(file: str, study: Callable[..., Any], options: dict[str, str]) -> Any:
             parameter.POSITIONAL_OR_KEYWORD,
         ):
             raise StudyError(f"{file}: every parameter of `study` needs a name and a default, got {parameter}")
-    values: dict[str, Any] = {}
-    for name, text in options.items():
+    for name in options:
         if name not in parameters:
             known = ", ".join(parameters) or "none"
             raise StudyError(f"{file} has no option {name!r}{near_miss(name, parameters)}; its options are: {known}")
-        values[name] = _converted(file, name, text, hints.get(name, str))
     try:
+        values = {name: parse_value(text, hints.get(name, str), name) for name, text in options.items()}
         return study(**values)
     except ConfigError as error:
         raise StudyError(f"{file}: {error}") from error
     except (Exception, SystemExit) as error:
         raise StudyError(error_in_user_file(error) or f"{file}: {first_line(error)}") from error
-
-
-def _converted(file: str, name: str, text: str, kind: Any) -> Any:
-    candidates: list[Any] = [text]
-    for convert in (int, float):
-        try:
-            candidates.insert(0, convert(text))
-        except ValueError:
-            continue
-    for value in (text, *candidates):
-        try:
-            return validated(value, kind, name)
-        except ConfigError as error:
-            problem = error
-    raise StudyError(f"{file}: {problem}")

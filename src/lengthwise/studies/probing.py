@@ -94,7 +94,8 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
         try:
             job.probe.require(stored_run(job.run), job.options, None)
         except ConfigError as error:
-            reasons.append(f"{described(job.run)}: {error}")
+            text = str(error)
+            reasons.append(text if job.run.key[:8] in text else f"{described(job.run)}: {text}")
         else:
             supported.append(job)
     return supported, reasons

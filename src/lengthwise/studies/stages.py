@@ -1,7 +1,6 @@
 """Runs that follow from other runs: the stages of a study, the best runs, and the size of a training that goes on."""
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,20 +22,6 @@ def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
         if not isinstance(run, Run):
             raise ConfigError(f"{what} must be a list of Run, got {run!r} in it")
     return runs
-
-
-def require_stage_function(study: str, then: Any) -> None:
-    """Raise `ConfigError` unless `then` can be called with a store as its only argument."""
-    takes_a_store = callable(then)
-    if takes_a_store:
-        try:
-            inspect.signature(then).bind(None)
-        except TypeError:
-            takes_a_store = False
-        except ValueError:  # a callable that does not tell its parameters
-            return
-    if not takes_a_store:
-        raise ConfigError(f"study {study!r}: `then` must be a function of the store that returns a Study, got {then!r}")
 
 
 def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:

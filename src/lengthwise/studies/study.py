@@ -26,7 +26,7 @@ from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
 from lengthwise.positions.base import require_valid_positions
 from lengthwise.store import Store
 from lengthwise.studies.published import require_published
-from lengthwise.studies.stages import require_runs, require_stage_function, steps_of
+from lengthwise.studies.stages import require_runs, steps_of
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
 from lengthwise.training import check_training
@@ -73,8 +73,10 @@ class Study:
             raise ConfigError(f"the study's name must be one line of printable text, got {self.name!r}")
         object.__setattr__(self, "runs", _runs(self.name, self.runs))
         object.__setattr__(self, "evaluation", _evaluation(self.name, self.evaluation, self.runs))
-        if self.then is not None:
-            require_stage_function(self.name, self.then)
+        if self.then is not None and not callable(self.then):
+            raise ConfigError(
+                f"study {self.name!r}: `then` must be a function of the store that returns a Study, got {self.then!r}"
+            )
         if self.published is not None:
             require_published(self.name, self.published, self.runs)
 

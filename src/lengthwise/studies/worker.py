@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.errors import error_line, is_own_error
@@ -41,7 +41,7 @@ from lengthwise.trackers import tracker_of
 from lengthwise.training import Progress, Stopped, Trained, TrainingError, train
 from lengthwise.training.checkpoint import deleted
 from lengthwise.training.numerics import use_process
-from lengthwise.values import WEIGHTS
+from lengthwise.values import CHECKPOINT, WEIGHTS
 
 R = TypeVar("R")
 
@@ -119,7 +119,9 @@ class Worker:
     def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         weights = folder / WEIGHTS
         self.patiently(self.files.fetch, row.key)
-        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
+        has_checkpoint = any(CHECKPOINT.fullmatch(path.name) for path in folder.glob("*"))
+        unfinished: Literal["continue", "train"] = "continue" if has_checkpoint else "train"
+        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else unfinished))
         run = stored_run(dataclasses.replace(row, config=self.spec.runs.get(row.key, row.config)))
         missing = self.patiently(self.store.missing, row.key, row.asked)
         is_trained = row.finished is not None

@@ -95,17 +95,28 @@ class Statistics:
 
 
 def statistics_of(findings: Findings, options: Options = DEFAULT_OPTIONS) -> Statistics:
-    """Return the statistics of findings. Raises `ConfigError` if no task was evaluated at `options.length`."""
+    """Return the statistics of findings. Raises `ConfigError` if no task was evaluated at `options.length`, or if no
+    score can be equal to `options.threshold`."""
     if options.length is not None and not any(options.length in task.lengths for task in findings.tasks):
         tested = sorted({length for task in findings.tasks for length in task.lengths})
         raise ConfigError(
             f"--length must be an evaluated length, got {options.length}; evaluated: {', '.join(map(str, tested)) or 'none'}"
         )
+    outside = [task for task in findings.tasks if not _is_possible(options.threshold, task.metric)]
+    if outside and len(outside) == len(findings.tasks):
+        low, high = outside[0].metric.limits or (-math.inf, math.inf)
+        limits = f"from {low:g} to {high:g}" if math.isfinite(high) else f"at least {low:g}"
+        raise ConfigError(f"--threshold must be {limits} for {outside[0].metric.name}, got {options.threshold:g}")
     return Statistics(
         tasks=tuple(of_task(task, options) for task in findings.tasks if any(s.points for s in task.series)),
         over_tasks=over_tasks([task for task in findings.tasks if not task.shifted]),
         ranking=ranking(findings.tasks),
     )
+
+
+def _is_possible(threshold: float | None, metric: Metric) -> bool:
+    """Return whether scores of a metric can be equal to the threshold."""
+    return threshold is None or metric.limits is None or metric.limits[0] <= threshold <= metric.limits[1]
 
 
 def of_task(task: TaskFindings, options: Options = DEFAULT_OPTIONS) -> TaskStatistics:

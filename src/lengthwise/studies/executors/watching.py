@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import make_url
 
@@ -97,7 +97,8 @@ class Watcher:
         self.begun[row.key] = time.monotonic(), row.step
         where = (row.worker or "").partition(":")[0]
         last = self.last.get(row.key, row)
-        self.emit(Started(key=row.key, what="train" if last.finished is None else "evaluate", where=where))
+        what: Literal["train", "continue", "evaluate"] = "continue" if last.step else "train"
+        self.emit(Started(key=row.key, what=what if last.finished is None else "evaluate", where=where))
 
     def _end(self, row: Activity) -> None:
         """Emit how a run ended that a worker had."""
