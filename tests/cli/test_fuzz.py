@@ -48,7 +48,6 @@ BASES = {  # of each command, a valid call that takes little time; KEY is that o
     "model": "folder",
     "reach": "folder --text text.txt",
     "extend": "folder --methods own --text text.txt --out new/extended",
-    "pretrained": "folder",
 }
 # Options that take minutes or need a network, and `--finished`, which deletes finished runs on purpose.
 LEFT_OUT = ("--compile", "--theorems", "--finished", "--dry-run", "--help", "--version")

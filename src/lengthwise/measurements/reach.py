@@ -230,7 +230,6 @@ class Reach(Measurement):
             title="Cross-entropy by position",
             x="position",
             y="loss",
-            to_scale=True,
             where={"task": TEXT},
             across="first position of a range of positions",
             about="At the longest length that was measured. The first range begins at 0.",
