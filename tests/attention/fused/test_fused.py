@@ -14,7 +14,7 @@ from lengthwise import native
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.fused import backend as fused_backend
 from lengthwise.attention.fused import cpu, operator
-from lengthwise.attention.fused.arguments import Arguments, Geometry
+from lengthwise.attention.fused.arguments import SEGMENTS, TENSORS, Arguments
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
     AttentionModifiers,
@@ -436,7 +436,7 @@ def test_half_precision_rounds_to_nearest_as_torch_does():
     for dtype in (torch.float16, torch.bfloat16):
         v = x.to(dtype)
         zero = torch.zeros_like(v)
-        mean = cpu.forward(zero, zero, v, Arguments(geometry=Geometry(causal=False)))[0][:, :, :1]
+        mean = cpu.forward(zero, zero, v, Arguments(causal=False))[0][:, :, :1]
         torch.testing.assert_close(mean, v.float().mean(2, keepdim=True).to(dtype), rtol=0, atol=0)
 
 
@@ -788,14 +788,11 @@ def _arguments(dtype=torch.float32):
     (q, k, v), _ = inputs(2, 4, 2, 9, 11, 8, dtype)
     span = Span.of(11, 9)
     bias = Bias("table pieces", 4, span)
-    geometry = fused_backend.geometry_of(span, Mask(9, 11))
-    static = [
-        x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        for x in Arguments(fused_backend.bias_arguments(bias.modifiers, dtype), geometry=geometry, scale=0.3).flatten()
-    ]
-    for n in (0, 2, 3, 5, 6):
-        static[n].requires_grad_()
-    return [q, k, v, *static]
+    arguments = fused_backend.arguments_of(bias.modifiers, span, Mask(9, 11), q)
+    leaves = {name: x.detach() for name, x in arguments._asdict().items() if isinstance(x, torch.Tensor)}
+    for name, x in leaves.items():
+        x.requires_grad_(TENSORS[name].learned)
+    return [q, k, v, *arguments._replace(**leaves, scale=0.3)]
 
 
 @pytest.mark.medium
@@ -804,12 +801,12 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.attention.default, tuple(_arguments(WIDE)))
     positions, documents = torch.arange(11)[None] * 2, torch.zeros(1, 11, dtype=torch.long)
     q, k, v, *_ = _arguments()
-    plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
-    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
+    plain = Arguments(position_q=positions[:, 2:].contiguous(), position_k=positions, documents=documents, scale=0.3)
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q, k, v, *plain))
     rotary = fused_backend.rotary_arguments(
         rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32
     )
-    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, rotary._asdict())
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q, k, v, *plain._replace(**rotary)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -818,9 +815,7 @@ def test_under_compile():
     functions of the package have while testing, break under compilation.)"""
 
     def model(q, k, v, table):
-        return (
-            torch.ops.lengthwise.attention(2 * q, k, v, table * 2, 0, *[None] * 6, 0, *[None] * 3, True, 0, 0.3)[0] * 3
-        )
+        return torch.ops.lengthwise.attention(2 * q, k, v, *Arguments(table=table * 2, scale=0.3))[0] * 3
 
     results = []
     for run in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
@@ -844,7 +839,7 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
 
     for watch in (contextlib.nullcontext(), Watch()):
         with watch:
-            out = operator.attend(*arguments[:3], Arguments.unflatten(arguments[3:]))[0]
+            out = operator.attend(*arguments[:3], Arguments(*arguments[3:]))[0]
             results.append([out, *torch.autograd.grad(out.sum(), learned)])
     torch.testing.assert_close(*results, rtol=0, atol=0)
     assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
@@ -862,16 +857,16 @@ def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
     span = Span.of(40)
-    segments = fused_backend.bias_arguments(Bias("pieces", 4, span).modifiers, torch.float32).segments
-    numbers = [x.detach().float() for x in segments]
+    arguments = fused_backend.arguments_of(Bias("pieces", 4, span).modifiers, span, Mask(40, 40), q)
+    numbers = [getattr(arguments, name).detach() for name in SEGMENTS]
     results = []
     for more in (0, 90):
         slope, intercept, knots, u, w = numbers
         slope, intercept = (F.pad(x, (0, more)) for x in (slope, intercept))
         learned = [x.requires_grad_() for x in (slope, intercept, u, w)]
         knots = F.pad(knots, (0, more), value=math.inf)
-        pieces = (slope, intercept, knots, u, w)
-        out, _ = torch.ops.lengthwise.attention(q, k, v, None, 0, *pieces, None, 0, *[None] * 3, True, 0, 0.3)
+        pieces = dict(zip(SEGMENTS, (slope, intercept, knots, u, w), strict=True))
+        out, _ = torch.ops.lengthwise.attention(q, k, v, *Arguments(**pieces, scale=0.3))
         results.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.float())])
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b[tuple(map(slice, a.shape))])

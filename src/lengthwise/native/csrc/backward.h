@@ -146,7 +146,7 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
       const i64 row = saves ? (i64)SAVED_ROW : (i64)ROW;
       multiply_panels(scratch.grad, scratch.v_panels + panel, dP, row, block.size, keys.size, pair.begin, pair.end);
       compute_logits(pair, scratch.k_panels + panel, P, row);
-      if (call.value_vectors.table) {
+      if (call.value_vectors) {
         prepare_relative(value_vectors, block, keys);
         add_relative_products(pair, value_vectors, scratch.grad, dP, row);
       }
