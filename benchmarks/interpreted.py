@@ -17,7 +17,6 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import operator
 from lengthwise.native import segments
 

@@ -164,6 +164,12 @@ inline void Worker<Vec>::accumulate_per_pair(const BlockPair& pair, i64 r, const
 
 template <class Vec>
 inline void Worker<Vec>::accumulate_bias_gradients(const BlockPair& pair, i64 h) {
+  if (plan.grad_table || call.grad_slope) accumulate_distance_gradients(pair, h);
+  if (call.grad_prefix_sum) accumulate_cumulative(pair, h);
+}
+
+template <class Vec>
+inline void Worker<Vec>::accumulate_distance_gradients(const BlockPair& pair, i64 h) {
   const Block &q = *pair.q, &k = *pair.k;
   const BiasGradients grad = bias_gradients(h);
   if (bias_path == BiasPath::PER_PAIR) {

@@ -162,6 +162,7 @@ struct Worker {
   const T* distance_bias_row(const Block& q, const Block& k, i64 r, i64 visible);
   const T* per_pair_bias(const Block& q, const Block& k, i64 r, i64 visible);
   void accumulate_bias_gradients(const BlockPair& pair, i64 h);
+  void accumulate_distance_gradients(const BlockPair& pair, i64 h);
   struct BiasGradients {  // the sums of the unit at hand; null where a gradient is not asked for
     double *table, *lines, *feature, *query_scale, *dS_by_distance;
   };
