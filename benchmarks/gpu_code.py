@@ -215,7 +215,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     if "prefix" in form:
         tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
     arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
-    needs = frozenset(LEARNED) & tensors.keys()
+    needs = frozenset(LEARNED).intersection(tensors)
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:

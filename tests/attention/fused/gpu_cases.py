@@ -118,7 +118,7 @@ class Case:
             window=self.window or 0, scale=self.scale or self.dim**-0.5,
         )  # fmt: skip
         out, lse = gpu.forward(q, k, v, arguments)
-        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, frozenset(LEARNED) & bias.keys())
+        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, frozenset(LEARNED).intersection(bias))
         names = ["q", "k", "v", *(name for name in LEARNED if name in bias)]
         self.names = ["out", "lse", *(f"d{name}" for name in names)]
         return [out, lse, *(gradients[name] for name in names)]
