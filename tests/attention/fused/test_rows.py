@@ -1,7 +1,5 @@
 """Vectors of distances in fused attention: their products with queries, and with weights where they are added to values."""
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -14,15 +12,12 @@ from lengthwise.encodings import BandedBias, FoX, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
-    CumulativeBias,
-    KeyBias,
-    PiecewiseLinearBias,
     RelativeKeyBias,
     RelativeValues,
-    ToeplitzBias,
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+from tests.attention.agreement import Draw, Sizes, build
 from tests.pairwise import pairwise
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
@@ -140,97 +135,10 @@ def test_the_number_of_threads_changes_no_bit():
 # ---- forms
 
 
-def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
-    """An effect and what in it has gradients."""
-    i, n = span.q.shape[1], span.length
-    found = {
-        "shaw": RelativeKeyBias(leaf(1, 33, dim), -16),
-        "long": RelativeKeyBias(leaf(heads, n, dim), 0, leaf(heads, dim)),
-        "ahead": RelativeKeyBias(leaf(1, 2 * n, dim), -n),
-        "far": RelativeKeyBias(leaf(1, 9, dim), n // 2),
-        "content": ContentBias(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
-        "key": KeyBias(leaf(heads, dim)),
-        "table": ToeplitzBias(leaf(heads, n)),
-        "running": CumulativeBias(leaf(batch, heads, span.k.shape[1]).detach().cumsum(-1).requires_grad_()),
-    }
-    values = {
-        "values": RelativeValues(leaf(1, 9, dim), -4),
-        "distant": RelativeValues(leaf(heads, n, dim), 1),
-    }
-    terms = [found[name] for name in kind.split() if name in found]
-    leaves = [x for term in terms for x in vars(term).values() if isinstance(x, torch.Tensor)]
-    if "pieces" in kind:
-        u = torch.log1p(0.3 * torch.arange(n, dtype=WIDE)).requires_grad_()
-        w = (1 / (1 + torch.log1p(span.q.to(WIDE).clamp(min=100)))).requires_grad_()
-        slope, knots = leaf(heads, 5), torch.linspace(0.1, 0.7, 4, dtype=WIDE)
-        with torch.no_grad():  # continuous, as an MLP is
-            steps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
-        intercept = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps], 1).requires_grad_()
-        terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
-        leaves += [slope, intercept, u, w]
-    of_values = [values[name] for name in kind.split() if name in values]
-    leaves += [value.table for value in of_values]
-    return AttentionModifiers(terms=tuple(terms), values=tuple(of_values)), leaves
-
-
-def require_equal(kind, shape, span, mask, dtype, target=-1):
-    torch.manual_seed(0)
-    cpu.forced_target = target
-    b, h, g, d = shape
-    modifiers, leaves = effect_of(kind, h, d, span, b)
-    qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
-    weight, answers = torch.randn(b, h, mask.queries, d, dtype=WIDE), []
-    assert fused.unsupported_reason(modifiers, span, mask, qkv[0]) is None
-    for backend, to in ((fused, dtype), (reference, WIDE)):
-        given = [x.to(to) for x in qkv]
-        out = backend.prepare(modifiers, span, mask)(*given, scale=d**-0.5)
-        answers.append([out, *torch.autograd.grad(out, [*qkv, *leaves], weight.to(to))])
-    require_near(*answers, dtype)
-
-
-SUMS = [
-    "shaw",
-    "long key",
-    "ahead",
-    "far",
-    "content",
-    "shaw content",
-    "long table",
-    "content pieces",
-    "shaw table pieces",
-    "values",
-    "shaw values",
-    "long distant values",
-    "running",
-    "running long pieces values",
-]
-LENGTHS = [(1, 1), (7, 7), (131, 131), (1, 131), (60, 131), (300, 300), (250, 310)]
-
-
-@pairwise(what=SUMS, kind=KINDS, lengths=LENGTHS)
-def test_every_sum(what, kind, lengths):
-    """The long ones are in several parts."""
-    i, j = lengths
-    require_equal(what, (2, 4, 2, 5), Span.of(j, i), Mask(i, j), *kind)
-
-
-IDS = (torch.arange(310) // 120)[None]
-MASKS_OF_SUMS = {
-    "causal": Mask(250, 310), "documents": Mask(250, 310, True, IDS), "documents both ways": Mask(250, 310, False, IDS),
-    "a window": Mask(250, 310, window=70), "both ways": Mask(250, 310, False),
-    "a window both ways": Mask(250, 310, False, window=70),
-}  # fmt: skip
-
-
-@pairwise(what=SUMS, mask=MASKS_OF_SUMS, where=["gaps", "packed", "in order"], dtype=[WIDE, torch.float32])
-def test_positions_documents_windows_and_both_ways(what, mask, where, dtype):
-    mask = MASKS_OF_SUMS[mask]
-    if not {"pieces", "running"}.isdisjoint(what.split()) and not mask.causal:  # they have no other masks
-        mask = dataclasses.replace(mask, causal=True)
-    torch.manual_seed(3)
-    p = {"gaps": torch.randint(0, 4, (2, 310)).cumsum(1), "packed": consecutive(IDS), "in order": None}[where]
-    span = Span.of(310, 250) if p is None else Span(p[:, 60:], p, int(p.max()) + 1)
-    require_equal(what, (1, 2, 2, 5) if p is None else (2, 2, 1, 5), span, mask, dtype)
+def forms(words, dim, span, batch=1):
+    """The modifiers and what in them has gradients, for two heads."""
+    draw = Draw(Sizes(span.q.shape[1], span.k.shape[1], batch, 2, 2, dim), span)
+    return build(words, draw), draw.leaves
 
 
 def test_the_parts_are_several_and_of_what_a_query_may_see():
@@ -300,7 +208,7 @@ def test_vectors_of_keys_and_values_are_extended_to_the_same_distances():
 def test_nothing_as_large_as_all_pairs_is_kept():
     """Rows of all queries would be 600 numbers each; q has 4."""
     span, mask = Span.of(600), Mask(600, 600)
-    modifiers, leaves = effect_of("long key", 2, 4, span, 1)
+    modifiers, leaves = forms("all key", 4, span)
     q = leaf(1, 2, 600, 4)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
@@ -312,7 +220,7 @@ def test_nothing_as_large_as_all_pairs_is_kept():
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 def test_half_precision(dtype, close):
     span, mask = Span.of(200), Mask(200, 200)
-    modifiers, leaves = effect_of("shaw key", 2, 8, span, 1)
+    modifiers, leaves = forms("shaw key", 8, span)
     q, k, v = (leaf(1, 2, 200, 8, dtype=dtype) for _ in range(3))
     out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
     wide = [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)]
@@ -343,7 +251,7 @@ def test_what_is_not_finite_stays_with_its_query():
 
 def test_autocast_changes_nothing():
     span, mask = Span.of(30), Mask(30, 30)
-    modifiers, leaves = effect_of("shaw content key", 2, 8, span, 1)
+    modifiers, leaves = forms("shaw content key", 8, span)
     q = leaf(1, 2, 30, 8, dtype=torch.float32)
     results = []
     for on in (False, True):
