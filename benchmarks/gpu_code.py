@@ -28,7 +28,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rows, Segments, ValueVectors
+from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -198,27 +198,24 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         calls.append((self, values, {k: v for k, v in kwargs.items() if k not in names}))
 
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
-    table = torch.zeros(2, tokens) if "table" in form else None
-    pieces = None
+    tensors: dict[str, Any] = {}
+    if "table" in form:
+        tensors["table"] = torch.zeros(2, tokens)
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
-        pieces = [
-            torch.zeros(2, s),
-            torch.zeros(2, s),
-            torch.linspace(0, 1, s - 1),
-            torch.zeros(tokens),
-            torch.ones(1, tokens),
-        ]
-    rows = torch.zeros(1, 2, tokens, 32) if "rows" in form else None
-    segments = None if pieces is None else Segments(*pieces)
-    sink = torch.zeros(2) if "sink" in form else None
-    prefix_sum = torch.zeros(1, 2, tokens, dtype=torch.float64) if "prefix" in form else None
-    values = torch.zeros(1, 32, dim) if "values" in form else None
-    arguments = Arguments(
-        Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5, sink=sink, prefix_sum=prefix_sum,
-        values=ValueVectors(values, -16),
-    )  # fmt: skip
-    needs = NeedsGrad(*(x is not None for x in (table, segments, rows, sink, prefix_sum, values)))
+        lines = torch.zeros(2, s), torch.zeros(2, s)
+        segments = (*lines, torch.linspace(0, 1, s - 1), torch.zeros(tokens), torch.ones(1, tokens))
+        tensors |= zip(SEGMENTS, segments, strict=True)
+    if "rows" in form:
+        tensors["rows"] = torch.zeros(1, 2, tokens, 32)
+    if "values" in form:
+        tensors["value_vectors"] = torch.zeros(1, 32, dim)
+    if "sink" in form:
+        tensors["sink"] = torch.zeros(2)
+    if "prefix" in form:
+        tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
+    arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
+    needs = frozenset(LEARNED).intersection(tensors)
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:

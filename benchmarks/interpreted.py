@@ -17,8 +17,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from lengthwise.attention.fused import backend as fused
-from lengthwise.attention.fused import cpu, gpu, operator, relative
+from lengthwise.attention.fused import operator
 from lengthwise.native import segments
 
 
@@ -107,12 +106,8 @@ def _rounded(x: np.ndarray) -> np.ndarray:
 def in_place_of_the_cpu() -> Iterator[None]:
     """`fused` on a CPU by the GPU's kernels, and what goes around them as on a GPU."""
     with (
-        mock.patch.object(cpu, "forward", lambda *given: gpu.forward(*given)),  # a test may replace it
-        mock.patch.object(cpu, "backward", lambda *given: gpu.backward(*given)),
-        mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),  # it would go to what it has bound
-        mock.patch.object(relative, "in_parts", return_value=True),
-        mock.patch.object(fused, "CONVERTS_TO_FLOAT32", ()),
-        mock.patch.object(fused, "KERNEL_ROTATES", ()),
+        mock.patch.object(operator, "on_gpu", return_value=True),
+        mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),
         mock.patch.object(segments, "is_available", return_value=False),
     ):
         yield

@@ -10,7 +10,7 @@ import torch
 from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.fused import operator
-from lengthwise.attention.fused.arguments import Arguments, Biases
+from lengthwise.attention.fused.arguments import Arguments
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.forms import (
@@ -201,7 +201,7 @@ def test_the_kernel_checks_sizes_itself() -> None:
     q = Z(1, 2, 3, 4)
     for table in (Z(3, 5), Z(2, 0)):
         with pytest.raises(ConfigError, match=r"^table has shape .*, which does not fit q of shape \[1, 2, 3, 4\]$"):
-            operator.attend(q, q, q, Arguments(Biases(table)))
+            operator.attend(q, q, q, Arguments(table=table))
 
 
 class NoInit(DistanceBias):

@@ -9,16 +9,11 @@ from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
     KeyBias,
     LogitTransform,
-    PiecewiseLinearBias,
     QueryGain,
     RelativeKeyBias,
     RelativeValues,
-    Rotation,
     ToeplitzBias,
 )
 from lengthwise.span import Span
@@ -28,91 +23,6 @@ B, H, G, D = 2, 4, 2, 6
 
 def leaf(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
-def effects(span: Span) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor]]]:
-    i, n = span.q.shape[1], 5
-    table, dense = leaf(H, n), leaf(1, H, i, span.k.shape[1])
-    slope, intercept, u, w = leaf(H, 3), leaf(H, 3), leaf(span.length), leaf(span.q.shape[0], i)
-    knots = torch.tensor([-0.3, 0.4], dtype=torch.float64)
-    rows, long, vector, values, gain = leaf(1, n, D), leaf(H, 90, D), leaf(H, D), leaf(H, n, D), leaf(1, H, i)
-    content, curves = leaf(B, H, i, 3), leaf(1, n, 3)
-    angle_q, angle_k = leaf(len(span.q), H, i, 2), leaf(len(span.k), G, span.k.shape[1], 2)
-    total, all_of = leaf(B, 1, span.k.shape[1]), leaf(1, H, span.k.shape[1])
-    progressive = PiecewiseLinearBias(slope, intercept, knots, u, w)
-    return {
-        "nothing": (AttentionModifiers(), []),
-        "toeplitz": (AttentionModifiers(terms=(ToeplitzBias(table),)), [table]),
-        "progressive": (AttentionModifiers(terms=(progressive,)), [slope, intercept, u, w]),
-        "dense": (AttentionModifiers(terms=(DenseBias(dense),)), [dense]),
-        "cumulative": (AttentionModifiers(terms=(CumulativeBias(total), CumulativeBias(all_of))), [total, all_of]),
-        "query relative": (AttentionModifiers(terms=(RelativeKeyBias(rows),)), [rows]),
-        "query relative with a vector": (
-            AttentionModifiers(terms=(RelativeKeyBias(rows, vector=vector),)),
-            [rows, vector],
-        ),
-        "query relative, a long table": (
-            AttentionModifiers(terms=(RelativeKeyBias(long, -9, vector),)),
-            [long, vector],
-        ),
-        "content relative": (AttentionModifiers(terms=(ContentBias(content, curves, -1),)), [content, curves]),
-        "key global": (AttentionModifiers(terms=(KeyBias(vector),)), [vector]),
-        "sum": (
-            AttentionModifiers(terms=(ToeplitzBias(table), progressive, RelativeKeyBias(rows))),
-            [table, slope, intercept, u, w, rows],
-        ),
-        "half": (AttentionModifiers(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half")), [angle_q, angle_k]),
-        "rotated and biased": (
-            AttentionModifiers(rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table), KeyBias(vector))),
-            [angle_q, angle_k, table, vector],
-        ),
-        "values": (AttentionModifiers(values=(RelativeValues(values),)), [values]),
-        "rewrite": (
-            AttentionModifiers(logit_transform=LogitTransform(lambda logits, q, visible, scale, span: logits * 2)),
-            [],
-        ),
-        "two-sided": (
-            AttentionModifiers(terms=(ToeplitzBias(table, first=-3), RelativeKeyBias(rows, first=-2))),
-            [table, rows],
-        ),
-        "gain": (
-            AttentionModifiers(gain=QueryGain(gain), rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table),)),
-            [gain],
-        ),
-        "two-sided values": (AttentionModifiers(values=(RelativeValues(values, first=-1),)), [values]),
-    }
-
-
-def spans(keys: int, queries: int):
-    irregular = torch.randint(0, keys + 4, (B, keys)).sort(1).values
-    documents = (torch.arange(keys) // 3)[None].expand(B, -1)
-    yield Span.of(keys, queries), Mask(queries, keys)
-    yield Span(irregular[:, keys - queries :], irregular, keys + 4), Mask(queries, keys)
-    yield Span.of(keys, queries), Mask(queries, keys, documents=documents)
-
-
-@pytest.mark.parametrize("name", effects(Span.of(1)))
-@pytest.mark.parametrize(("keys", "queries"), [(1, 1), (7, 7), (11, 1), (11, 4), (131, 131)])
-def test_output_and_every_gradient_agree(name, keys, queries):
-    torch.manual_seed(keys + queries)
-    for span, mask in spans(keys, queries):
-        modifiers, learned = effects(span)[name]
-        q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
-        other = "sdpa"
-        if BACKENDS["sdpa"].unsupported_reason(modifiers, span, mask, q):
-            with pytest.raises(ConfigError, match="does not support"):
-                plan(modifiers, span, mask, q, backend="sdpa")
-            other = "auto"
-        weight = torch.randn(B, H, queries, D, dtype=torch.float64)
-        found = []
-        for backend in ("reference", other):
-            out = plan(modifiers, span, mask, q, backend=backend)(q, k, v)
-            grads = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned], allow_unused=True, retain_graph=True)
-            found.append([out, *grads])
-        for a, b in zip(*found, strict=True):
-            assert (a is None) == (b is None)
-            if a is not None:
-                torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["two-sided", "two-sided values", "key global", "gain of a two-sided table"])

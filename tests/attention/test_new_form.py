@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lengthwise import attend
 from lengthwise.attention import BACKENDS, Mask, TokenInfo, plan, statistics
-from lengthwise.attention.backends.blocked.blocks import _ROWS
+from lengthwise.attention.backends.blocked.blocks import BLOCK_QUERIES
 from lengthwise.config import ConfigError
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers, Term
@@ -73,7 +73,7 @@ def by_hand(encoding: Mine, q: Tensor, k: Tensor, v: Tensor, position: Tensor, v
 def test_backends_without_kernels_need_only_the_definition(
     backend: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(_ROWS, "cpu", 7)
+    monkeypatch.setitem(BLOCK_QUERIES, "cpu", 7)
     encoding, (q, k, v) = Mine(), tensors()
     documents = torch.arange(T) // 25 if packed else torch.zeros(T, dtype=torch.long)
     position = torch.arange(T) - 25 * documents

@@ -172,7 +172,7 @@ def kernel(monkeypatch):
 
 @pairwise(name=CASES, scene=range(SCENES), size=SIZES, block=BLOCKS)
 def test_every_form_and_mask(name, scene, size, block, monkeypatch):
-    monkeypatch.setitem(reference._BLOCK_LOGITS, "cpu", BLOCKS[block])
+    monkeypatch.setitem(reference.BLOCK_LOGITS, "cpu", BLOCKS[block])
     monkeypatch.setattr(
         BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "the tests ask for the other way"
     )

@@ -14,9 +14,9 @@ import pytest
 import torch
 from triton.compiler.errors import CompilationError
 
-from lengthwise.attention.fused import gpu, relative
+from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.buffers import empty_gradients
-from lengthwise.attention.fused.gpu import Blocks
+from lengthwise.attention.fused.gpu import Blocks, query_parts
 from lengthwise.conformance import gpu_kernels, gpu_table
 from lengthwise.conformance.gpu_kernels import Form, difference
 
@@ -74,7 +74,7 @@ def test_kernels_that_are_right_are_equal(form):
 def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
     monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))
-    monkeypatch.setattr(relative, "queries_per_part", lambda *sizes: 16)
+    monkeypatch.setattr(query_parts, "queries_per_part", lambda *sizes: 16)
     assert difference(Form(("vectors", other), 8, "float32"), "cpu") is None
 
 
@@ -83,7 +83,7 @@ def _no_gradients(monkeypatch):
 
     def zeros(grad, q, k, v, out, lse, arguments, needs):
         found = empty_gradients(q, k, v, lse, arguments, needs)
-        for x in found:
+        for x in found.values():
             x.zero_()
         return found
 
@@ -91,13 +91,14 @@ def _no_gradients(monkeypatch):
 
 
 def _off(place, by):
-    """The kernel that is given, with one of its answers changed."""
+    """The kernel that is given, with one of its answers changed: the output (0), or the gradient of an argument."""
 
     def wrap(kernel):
         def wrong(*given):
-            answers = list(kernel(*given))
-            answers[place] = by(answers[place])
-            return tuple(answers)
+            answers = kernel(*given)
+            if place == 0:
+                return by(answers[0]), answers[1]
+            return answers | {place: by(answers[place])}
 
         return wrong
 
@@ -114,13 +115,13 @@ WRONG = {
     "output": ("forward", _off(0, lambda x: x * 1.001), "grouped queries: output is off by 1.0e-03"),
     "a row": ("forward", _off(0, _last_row), "grouped queries: output is off"),
     "not a number": ("forward", _off(0, lambda x: x / 0 * 0), "output is off by nan"),
-    "q": ("backward", _off(0, lambda x: -x), "the gradient of q is off"),
-    "v": ("backward", _off(2, lambda x: x + 0.01), "the gradient of v is off"),
-    "table": ("backward", _off(3, lambda x: x.roll(1, -1)), "the gradient of table is off"),
-    "slope": ("backward", _off(4, lambda x: x * 0), "the gradient of slope is off"),
-    "prefix_sum": ("backward", _off(10, lambda x: x.roll(1, -1)), "the gradient of prefix_sum is off"),
-    "values": ("backward", _off(11, lambda x: x.roll(1, 1)), "the gradient of values is off"),
-    "query_scale": ("backward", _off(7, lambda x: x + 0.1), "the gradient of query_scale is off"),
+    "q": ("backward", _off("q", lambda x: -x), "the gradient of q is off"),
+    "v": ("backward", _off("v", lambda x: x + 0.01), "the gradient of v is off"),
+    "table": ("backward", _off("table", lambda x: x.roll(1, -1)), "the gradient of table is off"),
+    "slope": ("backward", _off("slope", lambda x: x * 0), "the gradient of slope is off"),
+    "prefix_sum": ("backward", _off("prefix_sum", lambda x: x.roll(1, -1)), "the gradient of prefix_sum is off"),
+    "values": ("backward", _off("value_vectors", lambda x: x.roll(1, 1)), "the gradient of values is off"),
+    "query_scale": ("backward", _off("query_scale", lambda x: x + 0.1), "the gradient of query_scale is off"),
 }
 
 
@@ -148,7 +149,7 @@ def test_every_shape_is_what_its_name_says(shape, monkeypatch):
 
     def wrong(q, k, v, arguments):
         out, lse = forward(q, k, v, arguments)
-        _, _, documents, causal, window = arguments.geometry
+        documents, causal, window = arguments.documents, arguments.causal, arguments.window
         here = {
             "grouped queries": q.shape[1] == 2 * k.shape[1] and q.shape[2] > 1,
             "packed documents, rotated": documents is not None,

@@ -19,7 +19,7 @@
 //
 // Each case comes with a network for segments.cpp, of which networks.h says what is asked.
 //
-// `struct Call` comes from csrc/params.h, and a new field stops the build below.
+// `struct Call` comes from csrc/call.h, and a new field stops the build below.
 
 #include "memory.h"
 
@@ -383,7 +383,7 @@ void random_case(uint64_t seed, Case& c) {
     c.table = row("table", call.table_heads, call.table_size, [&](i64) { return spread * random.normal(); }, wide);
   }
   if (random.often(0.45)) {
-    call.segment_heads = heads();
+    call.slope_heads = call.intercept_heads = heads();
     switch (random.from(0, 4)) {
       case 0: call.segments = random.from(1, 3); break;
       case 1: call.segments = random.from(62, 67); break;  // as many as have bounds of distances, and more
@@ -394,8 +394,8 @@ void random_case(uint64_t seed, Case& c) {
     call.query_scale_batch = random.often(0.5) ? b : 1;
     if (!b) call.query_scale_batch = 1;
     const i64 many = call.segments;
-    c.slope = row("slope", call.segment_heads, many, normal, FLOAT64);
-    c.intercept = row("intercept", call.segment_heads, many, normal, FLOAT64);
+    c.slope = row("slope", call.slope_heads, many, normal, FLOAT64);
+    c.intercept = row("intercept", call.slope_heads, many, normal, FLOAT64);
     const i64 crooked = random.from(0, 3);
     const double bend = 0.05 + random.unit();
     auto coordinate = [&](i64 n) { return crooked ? log1p(bend * (double)n) : random.normal(); };
@@ -419,21 +419,23 @@ void random_case(uint64_t seed, Case& c) {
     std::sort(places.begin(), places.end());
     c.knots = row("knots", 1, many - 1, [&](i64 n) { return places[(size_t)n]; }, FLOAT64);
   }
-  auto vectors = [&](const char* name, i64 dim, DistanceVectors& to) {
-    to.heads = heads();
-    to.size = random.often(0.5) ? random.from(1, 40) : random.from(1, j + 3);
-    to.first = random.often(0.3) ? 0 : random.often(0.5) ? random.from(-20, 5) : random.from(-j - 3, j + 3);
-    to.dim = dim;
-    Tensor t = make(random, name, wide, 1, to.heads, to.size, dim, false, true);
+  auto vectors = [&](const char* name, i64 dim, i64& own_heads, i64& size, i64& first) {
+    own_heads = heads();
+    size = random.often(0.5) ? random.from(1, 40) : random.from(1, j + 3);
+    first = random.often(0.3) ? 0 : random.often(0.5) ? random.from(-20, 5) : random.from(-j - 3, j + 3);
+    Tensor t = make(random, name, wide, 1, own_heads, size, dim, false, true);
     fill(t, normal);
     return t;
   };
   if (random.often(VECTORS)) {
-    c.vectors = vectors("vectors", random.often(0.5) ? d : random.from(1, 20), call.key_vectors);
-    fill(c.content = make(random, "content", wide, b, h, i, call.key_vectors.dim, false, true),
+    call.content_dim = random.often(0.5) ? d : random.from(1, 20);
+    c.vectors =
+        vectors("vectors", call.content_dim, call.key_vectors_heads, call.key_vectors_size, call.key_vectors_first);
+    fill(c.content = make(random, "content", wide, b, h, i, call.content_dim, false, true),
          [&](i64) { return 0.3 * random.normal(); });
   }
-  if (random.often(VECTORS)) c.values = vectors("values", d, call.value_vectors);
+  if (random.often(VECTORS))
+    c.values = vectors("values", d, call.value_vectors_heads, call.value_vectors_size, call.value_vectors_first);
   if (random.often(TOTALS)) {
     call.prefix_sum_heads = heads();
     const double step = random.of<double>({0, 0.01, 1, 50});
@@ -447,9 +449,8 @@ void random_case(uint64_t seed, Case& c) {
   if (d > 1 && random.often(TURNS)) {
     call.pairs = random.often(0.5) ? d / 2 : random.from(1, d / 2);
     call.interleaved = random.often(0.5);
-    auto turns = [&](const char* name, i64 tokens, i64& stride) {
-      const i64 own = random.often(0.5) && b > 1 ? b : 1;
-      stride = own > 1 ? tokens * 2 * call.pairs : 0;
+    auto turns = [&](const char* name, i64 tokens, i64& own) {
+      own = random.often(0.5) && b > 1 ? b : 1;
       Tensor t = make(random, name, wide, own, tokens, 2, call.pairs, false, true);
       for (i64 n = 0; n < own; n++)
         for (i64 at = 0; at < tokens; at++)
@@ -461,8 +462,8 @@ void random_case(uint64_t seed, Case& c) {
       return t;
     };
     const i64 sides = random.from(0, 4);  // queries alone, keys alone, both
-    if (sides) c.turn_q = turns("turn_q", i, call.cos_sin_q_stride);
-    if (sides != 1) c.turn_k = turns("turn_k", j, call.cos_sin_k_stride);
+    if (sides) c.turn_q = turns("turn_q", i, call.cos_sin_q_batch);
+    if (sides != 1) c.turn_k = turns("turn_k", j, call.cos_sin_k_batch);
   }
   if (random.often(SINKS)) {
     const double spread = random.of<double>({1, 1, 10});
@@ -471,15 +472,14 @@ void random_case(uint64_t seed, Case& c) {
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.position_k = some_positions(random, own ? b : 1, j, kind);
-    call.position_k_stride = own ? j : 0;
-    call.position_q_stride = own ? i : 0;
+    call.position_k_batch = call.position_q_batch = own ? b : 1;
     for (i64 n = 0; n < (own ? b : 1); n++)
       for (i64 t = j - i; t < j; t++) c.position_q.push_back(c.position_k[(size_t)(n * j + t)]);
   }
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.documents = some_documents(random, own ? b : 1, j, kind);
-    call.documents_stride = own ? j : 0;
+    call.documents_batch = own ? b : 1;
   }
   if ((c.is_not_finite = random.often(0.2))) {
     Tensor* some[] = {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.content, &c.vectors, &c.values};
@@ -492,8 +492,8 @@ void random_case(uint64_t seed, Case& c) {
            "pieces %lld u %lld vectors %lld+%lld values %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s%s%s",
            (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
            (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.table_first,
-           (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.key_vectors.first,
-           (long long)call.key_vectors.size, (long long)call.value_vectors.first, (long long)call.value_vectors.size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
+           (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.key_vectors_first,
+           (long long)call.key_vectors_size, (long long)call.value_vectors_first, (long long)call.value_vectors_size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
            call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.sink ? " sink" : "", c.total ? " total" : "",
            c.is_not_finite ? " not finite" : "",
            c.large ? " large" : "");
@@ -511,9 +511,9 @@ void random_case(uint64_t seed, Case& c) {
   call.distance_feature = start(c.u);
   call.query_scale = start(c.w);
   call.content = start(c.content);
-  call.key_vectors.table = start(c.vectors);
-  call.value_vectors.table = start(c.values);
-  call.prefix_sum = (const double*)start(c.total);
+  call.key_vectors = start(c.vectors);
+  call.value_vectors = start(c.values);
+  call.prefix_sum = start(c.total);
   call.cos_sin_q = start(c.turn_q);
   call.cos_sin_k = start(c.turn_k);
   call.sink = start(c.sink);
@@ -532,7 +532,7 @@ void random_case(uint64_t seed, Case& c) {
     c.rank.push_back(std::count(row, c.documents.begin() + (std::ptrdiff_t)n, c.documents[n]));
   }
   call.rank = c.rank.empty() ? nullptr : c.rank.data();
-  call.rank_stride = call.documents_stride;
+  call.rank_batch = call.documents_batch;
 }
 
 // ---- what the kernel gives ---------------------------------------------------------------------------------------
@@ -559,8 +559,8 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
   // Some biases learn and others beside them do not.
   if (c.table && random.often(0.8)) r->dtable = make(random, "dtable", wide, 1, 1, call.table_heads, call.table_size, true, true);
   if (c.slope && random.often(0.8)) {
-    r->dslope = make(random, "dslope", FLOAT64, 1, 1, call.segment_heads, call.segments, true, true);
-    r->dintercept = make(random, "dintercept", FLOAT64, 1, 1, call.segment_heads, call.segments, true, true);
+    r->dslope = make(random, "dslope", FLOAT64, 1, 1, call.slope_heads, call.segments, true, true);
+    r->dintercept = make(random, "dintercept", FLOAT64, 1, 1, call.slope_heads, call.segments, true, true);
     r->du = make(random, "du", FLOAT64, 1, 1, 1, call.feature_size, true, true);
     r->dw = make(random, "dw", FLOAT64, 1, 1, call.query_scale_batch, i, true, true);
   }
@@ -615,11 +615,11 @@ void run_kernel(const Case& c, Results& r, i64 target, Threads threads) {
   call.grad_table = start(r.dtable);
   call.grad_slope = start(r.dslope);
   call.grad_intercept = start(r.dintercept);
-  call.grad_feature = start(r.du);
+  call.grad_distance_feature = start(r.du);
   call.grad_query_scale = start(r.dw);
   call.grad_content = start(r.dcontent);
-  call.key_vectors.grad = start(r.dvectors);
-  call.value_vectors.grad = start(r.dvalues);
+  call.grad_key_vectors = start(r.dvectors);
+  call.grad_value_vectors = start(r.dvalues);
   call.grad_prefix_sum = (double*)start(r.dtotal);
   if (r.dtotal) fill(r.dtotal, [](i64) { return 0; });  // the kernel adds to it
   call.grad_sink = (double*)start(r.dsink);
@@ -717,8 +717,8 @@ void check_numbers(const Case& c, Results& r) {
   const i64 B = call.batch, H = call.heads, I = call.queries, J = call.keys, D = call.dim, group = H / call.kv_heads;
   const double unit = call.dtype == FLOAT64 ? 1.1e-16 : 6e-8;
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
-  Sums dtable(call.table_heads * call.table_size), dslope(call.segment_heads * call.segments), dintercept(dslope);
-  const DistanceVectors &kv_ = call.key_vectors, &vv = call.value_vectors;
+  Sums dtable(call.table_heads * call.table_size), dslope(call.slope_heads * call.segments), dintercept(dslope);
+  const DistanceVectors kv_ = key_vectors_of(call), vv = value_vectors_of(call);
   const i64 C = kv_.dim;
   Sums du(call.feature_size), dw(call.query_scale_batch * I), dcontent(c.content ? B * H * I * C : 0);
   Sums dvectors(kv_.heads * kv_.size * C), dvalues(vv.heads * vv.size * D), dtotal(c.total ? B * H * J : 0);
@@ -733,7 +733,7 @@ void check_numbers(const Case& c, Results& r) {
   for (i64 n = 0; c.slope && n < call.segments - 1; n++) knots.push_back(c.knots.flat(n));
   for (i64 b = 0; b < B; b++)
     for (i64 h = 0; h < H; h++) {
-      const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.segment_heads > 1 ? h : 0;
+      const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.slope_heads > 1 ? h : 0;
       const i64 rh = kv_.heads > 1 ? h : 0, vh = vv.heads > 1 ? h : 0, oh = call.prefix_sum_heads > 1 ? h : 0;
       // The value of a key for a query: its own, and the vector of the distance. `value` is the vector's place.
       auto value_of = [&](i64 j, i64 d) {
@@ -770,7 +770,7 @@ void check_numbers(const Case& c, Results& r) {
           const size_t J_ = (size_t)j;
           bool sees = (!call.causal || j <= own) && (!call.window || (j > own - call.window && j < own + call.window));
           if (call.documents) {
-            const i64* ids = call.documents + b * call.documents_stride;
+            const i64* ids = call.documents + start_of_sequence(call.documents_batch, b, J);
             sees = sees && ids[j] == ids[own];
           }
           seen[J_] = sees;
@@ -782,8 +782,8 @@ void check_numbers(const Case& c, Results& r) {
             dot += q.value[D_] * k[J_].value[D_] * call.scale;
             size += q.size[D_] * k[J_].size[D_] * call.scale;
           }
-          const i64 pq = call.position_q ? call.position_q[b * call.position_q_stride + i] : own;
-          const i64 pk = call.position_k ? call.position_k[b * call.position_k_stride + j] : j;
+          const i64 pq = call.position_q ? call.position_q[start_of_sequence(call.position_q_batch, b, I) + i] : own;
+          const i64 pk = call.position_k ? call.position_k[start_of_sequence(call.position_k_batch, b, J) + j] : j;
           auto add = [&](double x) {
             dot += x;
             bad |= x != x || x == INFINITY;
@@ -835,11 +835,11 @@ void check_numbers(const Case& c, Results& r) {
           }
         }
         const i64 entropy = line * (call.edges_size + 4) + call.edges_size + 1;
-        const i64* rank = call.rank ? call.rank + b * call.rank_stride : nullptr;
+        const i64* rank = call.rank ? call.rank + start_of_sequence(call.rank_batch, b, J) : nullptr;
         for (i64 j = 0; j < J; j++) {
           const double p = seen[(size_t)j] ? weight[(size_t)j] / total : 0;
-          const i64 pq = call.position_q ? call.position_q[b * call.position_q_stride + i] : own;
-          const i64 pk = call.position_k ? call.position_k[b * call.position_k_stride + j] : j;
+          const i64 pq = call.position_q ? call.position_q[start_of_sequence(call.position_q_batch, b, I) + i] : own;
+          const i64 pk = call.position_k ? call.position_k[start_of_sequence(call.position_k_batch, b, J) + j] : j;
           const i64 bin = std::upper_bound(c.edges.begin(), c.edges.end(), pq - pk) - c.edges.begin();
           const i64 before = rank ? rank[j] : j, back = (rank ? rank[own] : own) - before;
           if (!seen[(size_t)j]) continue;

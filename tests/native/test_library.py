@@ -1,6 +1,5 @@
 """The compiled CPU kernel: where it is found, what is loaded, and what is compiled again."""
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -15,8 +14,6 @@ from lengthwise.native import building, library
 from lengthwise.native.building import CannotBuild
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
-
-SIZE = ctypes.sizeof(native.Call)
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ class Places:
         return path
 
     def load(self):
-        return library.load(SIZE)
+        return library.load()
 
 
 @pytest.fixture
@@ -139,12 +136,6 @@ def test_other_symbols_are_compiled_again_and_then_said(places, other):
     assert places.times == 2, "once more, not again and again"
 
 
-def test_another_size_of_calls_is_said(places):
-    with pytest.raises(CannotBuild, match="takes other arguments"):
-        library.load(SIZE + 8)
-    assert places.times == 1
-
-
 def test_what_another_machine_made_stays_and_does_not_hinder(places):
     """A home folder may be shared by machines with other C libraries."""
     foreign = b"\x7fELF of another machine"
@@ -198,16 +189,16 @@ def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(
     with monkeypatch.context() as patch:
         patch.setattr(building.tempfile, "TemporaryDirectory", lambda **_: os.listdir(tmp_path / "nowhere"))
         with pytest.raises(CannotBuild, match=r"temporary files.*No such file"):
-            library.load(SIZE)
+            library.load()
     monkeypatch.setenv("CXX", "g++ 'x")
     with pytest.raises(CannotBuild, match=r"CXX.*quotation"):
-        library.load(SIZE)
+        library.load()
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(CannotBuild, match="false failed: exit status 1, without a word"):
-        library.load(SIZE)
+        library.load()
     monkeypatch.setenv("CXX", "true")
     with pytest.raises(CannotBuild, match="true made no library"):
-        library.load(SIZE)
+        library.load()
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lengthwise.lock"]
 
 
@@ -219,8 +210,7 @@ class Processes:
         (tmp_path / "real.so").write_bytes(real)
         (tmp_path / "nowhere").mkdir()
         self.program = f"""
-import ctypes, pathlib, sys, time
-from lengthwise import native
+import pathlib, sys, time
 from lengthwise.native import building, library
 
 def compiled():
@@ -231,7 +221,7 @@ def compiled():
 
 building.compiled = compiled
 library.beside = lambda: pathlib.Path({str(tmp_path / "nowhere")!r})
-print(library.load(ctypes.sizeof(native.Call)).lengthwise_target())
+print(library.load().lengthwise_target())
 """
 
     def start(self, seconds):

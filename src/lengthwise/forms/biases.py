@@ -117,7 +117,7 @@ class CumulativeBias(Term):
     prefix_sum: Float[Tensor, "#b #h j"]
 
     keeps_dtype = True
-    kernel = "prefix sum"
+    kernel = "arguments"
 
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h i j"]:
         return self.prefix_sum[..., -span.q.shape[1] :, None] - self.prefix_sum[..., None, :]

@@ -36,7 +36,7 @@ class PiecewiseLinearBias(Term):
     distances: Int[Tensor, " n"] | None = None
 
     cacheable = True
-    kernel = "segments"
+    kernel = "arguments"
 
     def dense(self, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "b #h i j"]:
         feature = self.distance_feature[column(span.distance(), len(self.distance_feature), 0, self.distances)]

@@ -1,6 +1,7 @@
 """The compiled C++ library: attention on a CPU, and FIRE's segments (segments.py).
 
-library.py finds or compiles it, building.py compiles the sources in csrc/, and call.py mirrors the parameters of an attention call.
+library.py finds or compiles it, and building.py compiles the sources in csrc/. attention/fused/call.py has the parameters of an
+attention call.
 """
 
 import ctypes
@@ -9,7 +10,6 @@ import warnings
 
 from lengthwise.native import library
 from lengthwise.native.building import CannotBuild
-from lengthwise.native.call import Call
 
 TARGETS = ("portable", "avx2", "avx512")
 
@@ -43,7 +43,7 @@ def _load_or_warn() -> str | None:
 @functools.cache
 def loaded() -> ctypes.CDLL:
     """Return the library. Raise `CannotBuild` if there is none."""
-    return library.load(ctypes.sizeof(Call))
+    return library.load()
 
 
 def best_target() -> str:

@@ -22,7 +22,6 @@ from lengthwise.native.building import CannotBuild
 
 SYMBOLS = (
     "lengthwise_attention",
-    "lengthwise_call_size",
     "lengthwise_fire_tables",
     "lengthwise_fire_tables_backward",
     "lengthwise_pieces",
@@ -38,54 +37,52 @@ def beside() -> Path:
     return building.FOLDER
 
 
-def load(call_size: int) -> ctypes.CDLL:
-    """Return the library, found or compiled, whose calls have `call_size` bytes. Raise `CannotBuild` where there is none."""
-    library = _first_in(beside(), call_size)
+def load() -> ctypes.CDLL:
+    """Return the library, found or compiled. Raise `CannotBuild` where there is none."""
+    library = _first_in(beside())
     with contextlib.suppress(CacheError):  # `_compile` says why
-        library = library or _first_in(cache_folder.folder(), call_size)
-    return library or _compile(call_size)
+        library = library or _first_in(cache_folder.folder())
+    return library or _compile()
 
 
-def _first_in(folder: Path, call_size: int) -> ctypes.CDLL | None:
+def _first_in(folder: Path) -> ctypes.CDLL | None:
     """Return a library of a folder that is intact and loads. One that is damaged is deleted."""
     for path in building.candidates(folder):
         try:
             if building.name(path.read_bytes()) == path.name:
-                return _open(path, call_size)
+                return _open(path)
             path.unlink()
         except (CannotBuild, OSError):  # one that another machine made may not load here
             continue
     return None
 
 
-def _open(path: Path, call_size: int) -> ctypes.CDLL:
+def _open(path: Path) -> ctypes.CDLL:
     """Load a library. Raise `OSError` where the system does not, and `CannotBuild` where it is none of ours."""
     library = ctypes.CDLL(str(path))
     if missing := [symbol for symbol in SYMBOLS if not hasattr(library, symbol)]:
         raise CannotBuild(f"the library that was compiled has no {missing[0]}; is the C++ compiler in CXX a usual one?")
-    if library.lengthwise_call_size() != call_size:
-        raise CannotBuild("the library that was compiled takes other arguments than lengthwise gives")
     return library
 
 
-def _compile(call_size: int) -> ctypes.CDLL:
+def _compile() -> ctypes.CDLL:
     """Compile the library into the cache folder and load it, or for this process alone if the folder cannot be used."""
     building.compiler()  # raises `CannotBuild` before anything is created or printed
     content = b""
     try:
         folder = cache_folder.folder(create=True)
         with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
-            if library := _first_in(folder, call_size):  # another process was faster
+            if library := _first_in(folder):  # another process was faster
                 return library
             content = _compiled("once; ")
             path = folder / building.name(content)
             cache_folder.write(path, content)
-            return _open(path, call_size)
+            return _open(path)
     except CacheError as error:
         reason = str(error)
     except OSError as error:
         reason = f"{cache_folder.location()} ({error.strerror or error})"
-    return _for_this_process(content or _compiled(), call_size, reason)
+    return _for_this_process(content or _compiled(), reason)
 
 
 def _compiled(how_often: str = "") -> bytes:
@@ -93,12 +90,12 @@ def _compiled(how_often: str = "") -> bytes:
     return building.compiled()
 
 
-def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDLL:
+def _for_this_process(content: bytes, reason: str) -> ctypes.CDLL:
     try:
         with tempfile.TemporaryDirectory(prefix="lengthwise-") as private:
             path = Path(private, building.name(content))
             path.write_bytes(content)
-            library = _open(path, call_size)  # which stays when its file is deleted
+            library = _open(path)  # which stays when its file is deleted
     except OSError as error:
         raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import torch
 
-from lengthwise.native.call import Threads
+
+class Threads(ctypes.Structure):
+    """The threads that a call may use; `Threads` in csrc/threads.h."""
+
+    _fields_ = (("openmp", ctypes.c_void_p), ("count", ctypes.c_int64))
 
 
 def threads() -> Threads:

@@ -1,7 +1,5 @@
-"""The blocked backend against the reference: every form and their sums, over the borders of its blocks, and in little memory."""
+"""The blocked backend: dtypes, numbers that are not finite, memory, and what else test_agreement.py does not ask."""
 
-import dataclasses
-import itertools
 import math
 import subprocess
 import sys
@@ -14,23 +12,16 @@ from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend, encodings
 from lengthwise.attention import BACKENDS, Mask, TokenInfo, plan
-from lengthwise.attention.backends.blocked.blocks import _LOGITS, _ROWS
+from lengthwise.attention.backends.blocked.blocks import BLOCK_LOGITS, BLOCK_QUERIES
 from lengthwise.forms import (
     AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
     DenseBias,
-    KeyBias,
     LogitTransform,
-    PiecewiseLinearBias,
-    QueryGain,
-    RelativeKeyBias,
     RelativeValues,
-    Rotation,
     ToeplitzBias,
 )
 from lengthwise.span import Span
-from tests.pairwise import pairwise
+from tests.attention.agreement import Draw, Kernel, Sizes, build, results
 
 blocked, fused, reference = (BACKENDS[name] for name in ("blocked", "fused", "reference"))
 
@@ -46,160 +37,29 @@ def blocks(request, monkeypatch):
 
 
 def small(monkeypatch, rows, logits=1):
-    monkeypatch.setitem(_ROWS, "cpu", rows)
-    monkeypatch.setitem(_LOGITS, "cpu", logits)
+    monkeypatch.setitem(BLOCK_QUERIES, "cpu", rows)
+    monkeypatch.setitem(BLOCK_LOGITS, "cpu", logits)
 
 
 def leaf(*shape):
-    return torch.randn(*shape, dtype=torch.float64).to(leaf.dtype).requires_grad_()
+    return torch.randn(*shape, dtype=torch.float64).requires_grad_()
 
 
-leaf.dtype = torch.float64
+CASES = [
+    "none", "five", "far", "behind", "entry", "jumps", "vectors", "longest", "content", "values-behind", "shared-sums five sums",
+    "five short vectors long key values", "rotation-of-heads gain five key vectors-both-ways",
+    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared values-behind values",
+    "rotation-with-gains dense short content jumps sums values transform gain-of-rows",
+    "rotation-with-gains dense-shared short content values transform gain-of-rows",
+]  # fmt: skip
+MANY, TRANSFORM, ROTATED = CASES[-3], CASES[-2], CASES[-4]
+BLOCKED, REFERENCE = Kernel("blocked"), Kernel("reference")
 
 
-def narrow(monkeypatch):
-    monkeypatch.setattr(leaf, "dtype", torch.float32)
-
-
-def progressive(span, heads=H):
-    tensors = [leaf(heads, 3), leaf(heads, 3), leaf(span.distance_bound), leaf(*span.q.shape)]
-    return PiecewiseLinearBias(*tensors[:2], torch.tensor([-0.3, 0.4], dtype=leaf.dtype), *tensors[2:]), tensors
-
-
-def several(span):
-    """Two of each."""
-    (one, of_one), (two, of_two) = progressive(span), progressive(span, 1)
-    t1, t2, rows, long = leaf(H, 5), leaf(1, 40), leaf(1, 5, D), leaf(H, 90, D)
-    vector, values, more, i, j = leaf(H, D), leaf(H, 5, D), leaf(1, 30, D), span.q.shape[1], span.k.shape[1]
-    d1, d2, d3 = leaf(1, H, i, j), leaf(B, 1, 1, j), leaf(B, H, i, 1)
-    c1, t3, c2, t4 = leaf(B, H, i, 3), leaf(1, 5, 3), leaf(B, H, i, 2), leaf(H, 120, 2)
-    modifiers = AttentionModifiers(
-        terms=(
-            ToeplitzBias(t1), ToeplitzBias(t2, -9), one, two, RelativeKeyBias(rows), RelativeKeyBias(long, -9, vector),
-            KeyBias(vector), KeyBias(vector), ContentBias(c1, t3), ContentBias(c2, t4, -60),
-            DenseBias(d1), DenseBias(d2), DenseBias(d3),
-        ),
-        values=(RelativeValues(values), RelativeValues(more, -7)),
-    )  # fmt: skip
-    return modifiers, [t1, t2, *of_one, *of_two, rows, long, vector, values, more, d1, d2, d3, c1, t3, c2, t4]
-
-
-def cumulative(span):
-    one, two, table = leaf(B, H, span.k.shape[1]), leaf(1, 1, span.k.shape[1]), leaf(H, 5)
-    return AttentionModifiers(terms=(CumulativeBias(one), ToeplitzBias(table), CumulativeBias(two))), [one, two, table]
-
-
-def bidirectional(span):
-    table, rows, long, values, vector = leaf(H, 6), leaf(1, 5, D), leaf(H, 90, D), leaf(H, 4, D), leaf(H, D)
-    terms = (ToeplitzBias(table, -3), RelativeKeyBias(rows, -2), RelativeKeyBias(long, -30, vector), KeyBias(vector))
-    return AttentionModifiers(terms=terms, values=(RelativeValues(values, -2),)), [table, rows, long, values, vector]
-
-
-def rewritten(span, way=False):
-    """A rewrite with tensors of its own, that goes by content, distance and what is seen, with every other form beside it."""
-    a, b, dense, gain, values = (
-        leaf(H, 1, 1),
-        leaf(1),
-        leaf(1, H, *span.distance().shape[1:]),
-        leaf(B, H, span.q.shape[1]),
-        leaf(1, 5, D),
-    )
-    one, of_one = progressive(span)
-    total = leaf(B, H, span.k.shape[1])
-    (rows, i), j = span.q.shape, span.k.shape[1]
-    table, angle_q, angle_k = leaf(H, 6), leaf(rows, 1, i, 2), leaf(rows, G, j, 2)
-
-    def function(logits, q, visible, scale, some):
-        shares = logits.masked_fill(~visible, -math.inf).softmax(-1)
-        near = (-(b.to(q.dtype) ** 2) * some.distance().abs()).exp()[:, None]
-        return logits + a.to(q.dtype).sin() * shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
-
-    modifiers = AttentionModifiers(
-        rotation=Rotation(angle_q, angle_k, torch.full((1, 1, 1, 2), 1.2), 0.9),
-        terms=(
-            DenseBias(dense, bidirectional=way),
-            ToeplitzBias(table, -2),
-            ContentBias(gain[..., None], values[..., :1], -2),
-            *(() if way else (one, CumulativeBias(total))),
-        ),
-        values=(RelativeValues(values, -2),),
-        logit_transform=LogitTransform(function, bidirectional=way),
-        gain=QueryGain(gain, bidirectional=way),
-    )
-    return modifiers, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
-
-
-def turned(span):
-    table, gain = leaf(H, 5), leaf(1, H, span.q.shape[1])
-    (rows, i), j = span.q.shape, span.k.shape[1]
-    angle_q, angle_k, vector = leaf(rows, H, i, 2), leaf(rows, 1, j, 2), leaf(H, D)
-    terms = (ToeplitzBias(table, -2), KeyBias(vector), RelativeKeyBias(leaf(1, 5, D), -2))
-    turn = Rotation(angle_q, angle_k, 1.3, 0.7, "half")
-    modifiers = AttentionModifiers(rotation=turn, gain=QueryGain(gain, bidirectional=True), terms=terms)
-    return modifiers, [table, gain, angle_q, angle_k, vector, terms[2].table]
-
-
-def alone(make):
-    return lambda span: (lambda term, learned: (AttentionModifiers(terms=(term,)), learned))(*make(span))
-
-
-def of(form, *shape, **given):
-    def make(span):
-        table = leaf(*shape)
-        return form(table, **given), [table]
-
-    return alone(make)
-
-
-CASES = {
-    "toeplitz": of(ToeplitzBias, H, 5),
-    "toeplitz, far off": of(ToeplitzBias, H, 5, first=50),
-    "toeplitz, behind": of(ToeplitzBias, H, 5, first=-50),
-    "toeplitz of one entry": of(ToeplitzBias, 1, 1),
-    "progressive": alone(progressive),
-    "query relative": of(RelativeKeyBias, 1, 5, D),
-    "query relative, a long table": of(RelativeKeyBias, H, 400, D, first=-100),
-    "content relative": lambda span: (lambda x, t: (AttentionModifiers(terms=(ContentBias(x, t, -1),)), [x, t]))(
-        leaf(B, H, span.q.shape[1], 3), leaf(1, 4, 3)
-    ),
-    "values": lambda span: (lambda x: (AttentionModifiers(values=(RelativeValues(x),)), [x]))(leaf(H, 5, D)),
-    "several of each": several,
-    "turned": turned,
-    "cumulative": cumulative,
-    "both ways": bidirectional,
-    "rewritten": rewritten,
-    "rewritten both ways": lambda span: rewritten(span, way=True),
-    "nothing": lambda span: (AttentionModifiers(), []),
-}
-
-
-BOTH_WAYS = {
-    "toeplitz, behind",
-    "query relative, a long table",
-    "content relative",
-    "turned",
-    "both ways",
-    "rewritten both ways",
-    "nothing",
-}
-
-
-SCENES = 19
-
-
-def scenes(keys, queries):
-    """Spans and masks; more rows of the batch than blocks are long."""
-    irregular = torch.randint(0, keys + 4, (B, keys))
-    restart = (torch.arange(keys) % 4)[None].expand(B, -1)
-    documents = torch.stack([torch.arange(keys) // 4, torch.arange(keys) // 3])
-    own = keys - queries
-    plain, some = Span.of(keys, queries), Span(irregular[:, own:], irregular, keys + 4)
-    for causal, window in itertools.product((True, False), (None, 1, 3, 100)):
-        yield plain, Mask(queries, keys, causal, window=window)
-        yield some, Mask(queries, keys, causal, documents, window)
-    yield plain, Mask(queries, keys, True, documents[:1])
-    yield Span(restart[:, own:], restart, 4), Mask(queries, keys, True, documents)
-    yield Span(irregular[:1, own:], irregular[:1], keys + 4), Mask(queries, keys)
+def forms(words, span):
+    """The modifiers and what in them has gradients."""
+    draw = Draw(Sizes(span.q.shape[1], span.k.shape[1]), span)
+    return build(words, draw), draw.leaves
 
 
 def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weight):
@@ -208,55 +68,22 @@ def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weigh
     return [out, *grads]
 
 
-@pairwise(name=CASES, scene=range(SCENES), size=[(1, 1), (7, 7), (9, 1), (11, 4)], block=BLOCKS)
-def test_output_and_every_gradient_agree(name, scene, size, block, monkeypatch):
-    keys, queries = size
-    torch.manual_seed(keys + queries)
-    small(monkeypatch, *BLOCKS[block])
-    span, mask = list(scenes(keys, queries))[scene]
-    modifiers, learned = CASES[name](span)
-    q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
-    if modifiers.causal_forms and not mask.causal:  # it has no other masks
-        mask = dataclasses.replace(mask, causal=True)
-    asked = modifiers, learned, span, mask, q, k, v, torch.randn_like(q)
-    for got, wanted in zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True):
-        assert (got is None) == (wanted is None)
-        if got is not None:
-            torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
-
-
-def test_all_scenes_are_asked():
-    assert len(list(scenes(7, 7))) == SCENES
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_every_case_is_asked_with_a_window_and_both_ways_where_it_can(name):
-    asked = [mask for span, mask in scenes(7, 7) if mask.causal or CASES[name](span)[0].bidirectional]
-    assert any(mask.window_hides_keys for mask in asked)
-    assert any(not mask.causal for mask in asked) == (name in BOTH_WAYS)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_blocks_as_they_are_in_float32(name, monkeypatch):
+def test_blocks_as_they_are_in_float32(name):
     """More queries than one block has; at most three times as far from float64 as the reference in float32.
 
     Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one processor.
     """
     tokens = 130
+    sizes = Sizes(tokens, tokens)
     span, mask = Span.of(tokens), Mask(tokens, tokens, documents=torch.arange(tokens)[None] // 100, window=90)
+    narrow = {"dtype": torch.float32, "form_dtype": torch.float32}
     draws = range(4)
-
-    def found(backend, seed):
-        torch.manual_seed(seed)
-        modifiers, learned = CASES[name](span)
-        q, k, v, weight = (leaf(B, heads, tokens, D) for heads in (H, G, G, H))
-        return output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weight)
-
-    exact = [found(reference, seed) for seed in draws]
-    narrow(monkeypatch)
+    exact = [results(REFERENCE, name, sizes, span, mask, seed=seed) for seed in draws]
     errors = []
     for seed in draws:
-        each = zip(found(blocked, seed), found(reference, seed), exact[seed], strict=True)
+        found = (results(kernel, name, sizes, span, mask, seed=seed, **narrow) for kernel in (BLOCKED, REFERENCE))
+        each = zip(*found, exact[seed], strict=True)
         wanted = [(a, b, value) for a, b, value in each if value is not None]
         assert all(a.dtype == torch.float32 for a, _, _ in wanted)
         errors.append([[(x.double() - value).square().mean().item() for x in (a, b)] for a, b, value in wanted])
@@ -269,8 +96,8 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
     torch.manual_seed(0)
     small(monkeypatch, 16)
     span, mask = Span.of(40), Mask(40, 40)
-    for name in ("several of each", "turned", "rewritten"):
-        modifiers, _ = CASES[name](span)
+    for name in (MANY, ROTATED, TRANSFORM):
+        modifiers, _ = forms(name, span)
         q, k, v = (
             torch.randn(B, H, 40, D).to(dtype),
             torch.randn(B, G, 40, D).to(dtype),
@@ -285,16 +112,15 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "consecutive"),
     [
-        ("toeplitz", True), ("toeplitz", False), ("progressive", True), ("several of each", False), ("rewritten", True),
-        *(pytest.param(*slow, marks=pytest.mark.slow)
-          for slow in (("progressive", False), ("several of each", True), ("rewritten", False))),
+        ("five", True), ("five", False), ("jumps", True), (MANY, False), (TRANSFORM, True),
+        *(pytest.param(*slow, marks=pytest.mark.slow) for slow in (("jumps", False), (MANY, True), (TRANSFORM, False))),
     ],
 )  # fmt: skip
 def test_gradcheck(name, consecutive, monkeypatch):
     torch.manual_seed(0)
     small(monkeypatch, 2)
     span = Span.of(4, 3) if consecutive else Span(torch.tensor([[3, 1, 5]] * B), torch.tensor([[0, 3, 1, 5]] * B), 6)
-    modifiers, learned = CASES[name](span)
+    modifiers, learned = forms(name, span)
     q, k, v = leaf(B, H, 3, D), leaf(B, G, 4, D), leaf(B, G, 4, D)
     run = blocked.prepare(modifiers, span, Mask(3, 4))
     assert torch.autograd.gradcheck(lambda q, k, v, *_: run(q, k, v, scale=0.4), (q, k, v, *learned), fast_mode=True)
@@ -433,7 +259,7 @@ def test_two_runs_give_the_same_bits():
     torch.manual_seed(0)
     span, mask = Span.of(150), Mask(150, 150)
     for name in CASES:
-        modifiers, learned = CASES[name](span)
+        modifiers, learned = forms(name, span)
         asked = modifiers, learned, span, mask, leaf(B, H, 150, D), leaf(B, G, 150, D), leaf(B, G, 150, D), 1.0
         one, other = (output_and_gradients(blocked, *asked) for _ in range(2))
         assert all(a is b is None or torch.equal(a, b) for a, b in zip(one, other, strict=True))

@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, ValueVectors
+from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
 from lengthwise.conformance.gpu_kernels import between_coordinates
 from lengthwise.forms import (
     AttentionModifiers,
@@ -77,9 +77,9 @@ class Case:
         h = 1 if "shared" in kind else self.heads[0]
         n, found = span.length, {}
         if "table" in kind:
-            found |= {"table": torch.randn(h, n), "first": 0}
+            found |= {"table": torch.randn(h, n), "table_first": 0}
         if "short" in kind:
-            found |= {"table": torch.randn(h, 9), "first": -3}
+            found |= {"table": torch.randn(h, 9), "table_first": -3}
         if {"pieces", "many", "one"} & set(kind):
             s = 1 if "one" in kind else 200 if "many" in kind else self.pieces
             distance_feature = torch.rand(n) if "crooked" in kind else torch.log1p(self.c * torch.arange(n))
@@ -100,7 +100,7 @@ class Case:
             row_heads = self.heads[0] if "values" in kind else h
             found |= {"rows": torch.randn(self.batch, row_heads, self.queries, r), "rows_first": first}
             if "values" in kind:
-                found |= {"values": torch.randn(h, r, self.dim)}
+                found |= {"value_vectors": torch.randn(h, r, self.dim), "value_vectors_first": first}
         if "sink" in kind:
             found |= {"sink": torch.randn(self.heads[0])}
         found = {k: x.float() if isinstance(x, Tensor) else x for k, x in found.items()}
@@ -113,16 +113,15 @@ class Case:
         q, k, v, grad = self.tensors()
         bias, span, mask = self.bias(), self.span(), self.mask()
         places = (None, None) if self.positions is None else (span.q, span.k)
-        numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
-        rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
-        values = ValueVectors(bias["values"], bias["rows_first"]) if "values" in bias else ValueVectors()
-        last = {"sink": bias.get("sink"), "prefix_sum": bias.get("prefix_sum"), "values": values}
-        arguments = Arguments.unflatten(rest)._replace(**last)
+        arguments = Arguments(
+            **bias, position_q=places[0], position_k=places[1], documents=mask.documents, causal=self.causal,
+            window=self.window or 0, scale=self.scale or self.dim**-0.5,
+        )  # fmt: skip
         out, lse = gpu.forward(q, k, v, arguments)
-        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows", "sink", "prefix_sum", "values")))
-        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, asked)
-        self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
-        return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
+        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, frozenset(LEARNED).intersection(bias))
+        names = ["q", "k", "v", *(name for name in LEARNED if name in bias)]
+        self.names = ["out", "lse", *(f"d{name}" for name in names)]
+        return [out, lse, *(gradients[name] for name in names)]
 
     def right(self) -> list[Tensor]:
         """The same by the reference in float64."""
@@ -133,10 +132,9 @@ class Case:
             leaf.requires_grad_()
         terms, span, mask = [], self.span(), self.mask()
         if "table" in bias:
-            terms.append(ToeplitzBias(bias["table"], bias["first"]))
+            terms.append(ToeplitzBias(bias["table"], bias["table_first"]))
         if "slope" in bias:
-            names = ("slope", "intercept", "knots", "distance_feature", "query_scale")
-            terms.append(PiecewiseLinearBias(*(bias[n] for n in names)))
+            terms.append(PiecewiseLinearBias(*(bias[n] for n in SEGMENTS)))
         if "rows" in bias:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
@@ -144,7 +142,7 @@ class Case:
         if "prefix_sum" in bias:
             terms.append(CumulativeBias(bias["prefix_sum"]))
         sink = SinkLogit(bias["sink"]) if "sink" in bias else None
-        values = (RelativeValues(bias["values"], bias["rows_first"]),) if "values" in bias else ()
+        values = (RelativeValues(bias["value_vectors"], bias["rows_first"]),) if "value_vectors" in bias else ()
         modifiers = AttentionModifiers(terms=tuple(terms), values=values, sink=sink)
         scale = self.scale or self.dim**-0.5
         out = BACKENDS["reference"].prepare(modifiers, span, mask)(*qkv, scale=scale)
@@ -154,10 +152,6 @@ class Case:
         if sink is not None:
             logits = torch.cat([logits, sink.logit[:, None, None].expand(*logits.shape[:-1], 1)], -1)
         return [out, logits.logsumexp(-1), *torch.autograd.grad(out, leaves, grad)]
-
-
-NAMES = ("table", "first", "slope", "intercept", "knots", "distance_feature", "query_scale", "rows", "rows_first")
-LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink", "prefix_sum", "values")
 
 
 def errors(case: Case) -> dict[str, float]:

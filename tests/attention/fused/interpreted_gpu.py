@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from lengthwise.attention.fused import gpu
-from lengthwise.attention.fused.arguments import Biases, Geometry, Rows, Segments
+from lengthwise.attention.fused.arguments import Arguments
 from lengthwise.attention.fused.gpu import Blocks, tiles
 from tests.pairwise import pairwise
 
@@ -248,10 +248,7 @@ def test_tiles_of_every_kind_are_asked():
 
 def _tiling(case):
     bias = case.bias()
-    segments = Segments(*(bias[name] for name in Segments._fields)) if "slope" in bias else None
-    biases = Biases(bias.get("table"), bias.get("first", 0), segments)
-    rows = Rows(bias.get("rows"), bias.get("rows_first", 0))
-    return tiles.Case(biases, rows, Geometry(), case.queries, case.keys, torch.device("cpu"))
+    return tiles.Case(Arguments(**bias), case.queries, case.keys, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.5, slow(1e-30), slow(3.0)])

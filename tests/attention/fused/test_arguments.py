@@ -1,65 +1,37 @@
-"""The groups of the fused operators' arguments: flattened in the order of the schemas, and back."""
+"""What is generated from the list of the fused operator's arguments."""
+
+import ctypes
 
 import pytest
 import torch
 
-from lengthwise.attention.fused import arguments
-from lengthwise.attention.fused.arguments import (
-    Arguments,
-    Biases,
-    Geometry,
-    RelativeArguments,
-    Rotary,
-    Rows,
-    Segments,
-    ValueVectors,
-    Vectors,
-)
-
-SEGMENTS = Segments(*["slope", "intercept", "knots", "distance_feature", "query_scale"])
-BIASES = Biases("table", "first", SEGMENTS)
-GEOMETRY = Geometry("position_q", "position_k", "documents", "causal", "window")
-
-LAST = "sink", "prefix_sum", ValueVectors("value_vectors", "value_first")
+from lengthwise.attention.fused import call
+from lengthwise.attention.fused.arguments import LEARNED, Arguments, with_groups
+from lengthwise.attention.fused.gpu.call import kernel_arguments
 
 
-def test_a_group_has_the_names_of_the_schema():
-    """Every argument is its own name here."""
-    call = Arguments(
-        BIASES, Rows("rows", "rows_first"), GEOMETRY, "scale", Rotary("cos_sin_q", "cos_sin_k", "interleaved"), *LAST
-    )
-    assert call.flatten() == tuple(name for _, name in arguments.declared(arguments.ATTENTION)[3:])
-    assert Arguments.unflatten(call.flatten()) == call
-    products = RelativeArguments(Vectors("content", "relative", "relative_first"), BIASES, GEOMETRY, "scale", *LAST)
-    assert products.flatten() == tuple(name for _, name in arguments.declared(arguments.RELATIVE)[3:])
-    assert RelativeArguments.unflatten(products.flatten()) == products
+def test_the_header_of_the_library_is_that_of_the_list():
+    """Otherwise C++ reads other memory than Python writes."""
+    assert call.HEADER.read_text() == call.header(), f"write it again; see the first lines of {call.__file__}"
+    assert ctypes.sizeof(call.Call) == sum(ctypes.sizeof(kind) for _, kind, _ in call.FIELDS)  # no padding
 
 
-@pytest.mark.parametrize("left_out", range(8))
-def test_a_dispatcher_may_leave_out_the_last_arguments(left_out):
-    call = Arguments(Biases(torch.zeros(1, 3), -1), geometry=Geometry(window=5), scale=0.5)
-    flat = call.flatten()
-    assert Arguments.unflatten(flat[: len(flat) - left_out]) == call
+@pytest.mark.parametrize("name", ["attention", "attention_backward"])
+def test_the_operators_take_the_arguments_in_their_order(name):
+    schema = getattr(torch.ops.lengthwise, name).default._schema
+    before = ["grad", "q", "k", "v", "out", "lse"] if name == "attention_backward" else ["q", "k", "v"]
+    after = ["needs"] if name == "attention_backward" else []
+    assert [argument.name for argument in schema.arguments] == [*before, *Arguments._fields, *after]
+    assert len(schema.returns) == (3 + len(LEARNED) if name == "attention_backward" else 2)
 
 
-@pytest.mark.parametrize(
-    ("schema", "forward"),
-    [
-        (arguments.ATTENTION_BACKWARD, arguments.ATTENTION),
-        (arguments.RELATIVE_BACKWARD, arguments.RELATIVE),
-    ],
-)
-def test_a_backward_operator_takes_what_the_forward_operator_takes(schema, forward):
-    names, of_forward = ([name for _, name in arguments.declared(s)] for s in (schema, forward))
-    assert names[:6] == ["grad", "q", "k", "v", "out", "lse"]
-    assert names[6 : 6 + len(of_forward) - 3] == of_forward[3:]
-    assert all(name.startswith("needs_") for name in names[3 + len(of_forward) :])
+def test_gradients_of_segments_are_computed_together():
+    assert with_groups(["query_scale", "table"]) == {"slope", "intercept", "distance_feature", "query_scale", "table"}
 
 
-@pytest.mark.parametrize(
-    "name", ["attention", "attention_backward", "relative_attention", "relative_attention_backward"]
-)
-def test_torch_knows_the_operators_by_these_schemas(name):
-    declared = getattr(arguments, name.upper().replace("RELATIVE_ATTENTION", "RELATIVE"))
-    known = getattr(torch.ops.lengthwise, name).default._schema
-    assert [argument.name for argument in known.arguments] == [name for _, name in arguments.declared(declared)]
+def test_triton_kernels_get_sizes_and_strides():
+    documents = torch.zeros(1, 7)
+    args = kernel_arguments(Arguments(table=torch.zeros(2, 5), table_first=-1, documents=documents), window=None)
+    assert (args.table_size, args.table_heads_step, args.table_first) == (5, 5, -1)
+    assert args.documents is documents and args.documents_batch_step == 0  # all rows of the batch share them
+    assert args.slope is None and args.segments is None and args.slope_heads_step is None

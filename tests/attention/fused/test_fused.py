@@ -1,4 +1,4 @@
-"""The fused CPU kernel against the reference in float64: every form, every gradient, on every target of this processor."""
+"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does not ask."""
 
 import contextlib
 import math
@@ -14,7 +14,7 @@ from lengthwise import native
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.fused import backend as fused_backend
 from lengthwise.attention.fused import cpu, operator
-from lengthwise.attention.fused.arguments import Arguments, Geometry
+from lengthwise.attention.fused.arguments import SEGMENTS, TENSORS, Arguments
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
     AttentionModifiers,
@@ -28,9 +28,10 @@ from lengthwise.forms import (
     Rotation,
     ToeplitzBias,
 )
-from lengthwise.positions import consecutive
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
+from tests.attention import agreement
+from tests.attention.agreement import Draw, Kernel, Sizes, build, require_agreement, results
 from tests.pairwise import pairwise
 
 fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
@@ -47,61 +48,26 @@ def _the_best_target():
     cpu.forced_target = -1
 
 
-class Bias:
-    """Terms with numbers of their own, as leaves: what the gradients are asked of."""
-
-    def __init__(self, kind: str, heads: int, span: Span):
-        torch.manual_seed(1)
-        n, self.leaves, terms = span.length, [], []
-        if "table" in kind:
-            terms.append(ToeplitzBias(self._leaf(heads, n)))
-        if "short" in kind:  # ends before the distances do, and says something about keys after the query
-            terms.append(ToeplitzBias(self._leaf(1, 9), -3))
-        if "pieces" in kind or "many" in kind or "crooked" in kind:
-            pieces = 200 if "many" in kind else 7
-            u = torch.rand(n, dtype=WIDE) if "crooked" in kind else torch.log1p(0.3 * torch.arange(n, dtype=WIDE))
-            w = 1 / (1 + torch.log1p(span.q.to(WIDE).clamp(min=100)))
-            knots = torch.linspace(0.01, 0.9, pieces - 1, dtype=WIDE)
-            slope = self._leaf(heads, pieces)
-            with torch.no_grad():  # continuous, as an MLP is
-                steps = (slope[:, :-1] - slope[:, 1:]) * knots
-                values = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps.cumsum(1)], 1)
-            intercept, u, w = (x.detach().clone().requires_grad_() for x in (values, u, w))
-            self.leaves += [intercept, u, w]
-            terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
-        self.modifiers = AttentionModifiers(terms=tuple(terms))
-
-    def _leaf(self, *shape: int) -> torch.Tensor:
-        leaf = torch.randn(*shape, dtype=WIDE).requires_grad_()
-        self.leaves.append(leaf)
-        return leaf
+def forms(words, heads, span, batch=1, dim=16):
+    """The modifiers and the leaves of their numbers."""
+    draw = Draw(Sizes(span.q.shape[1], span.k.shape[1], batch, heads, heads, dim), span)
+    return build(words, draw), draw.leaves
 
 
 def inputs(b, h, g, i, j, d, dtype=WIDE):
-    torch.manual_seed(0)
-    shapes = [(b, h, i, d), (b, g, j, d), (b, g, j, d)]
-    return [torch.randn(s, dtype=WIDE).to(dtype).requires_grad_() for s in shapes], torch.randn(shapes[0], dtype=WIDE)
+    *qkv, weight = agreement.inputs(Sizes(i, j, b, h, g, d), dtype)
+    return qkv, weight
 
 
-def answers(backend, kind, shape, span, mask, dtype):
-    """The output and the gradients of q, k, v and of every number of the bias."""
-    qkv, weight = inputs(*shape, dtype)
-    bias = Bias(kind, shape[1], span)
-    out = backend.prepare(bias.modifiers, span, mask)(*qkv, scale=shape[-1] ** -0.5)
-    return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
+def answers(words, shape, span, mask, dtype):
+    """The output and the gradients of q, k, v and of every number of the forms."""
+    b, h, g, i, j, d = shape
+    return results(Kernel("fused", dtype), words, Sizes(i, j, b, h, g, d), span, mask)
 
 
-def require_equal(kind, shape, span, mask, *, dtype=torch.float32, target=-1):
-    cpu.forced_target = target
-    got = answers(fused, kind, shape, span, mask, dtype)
-    wanted = answers(reference, kind, shape, span, mask, WIDE)
-    largest = max(b.abs().max().item() for b in wanted)
-    for n, (a, b) in enumerate(zip(got, wanted, strict=True)):
-        assert a.shape == b.shape
-        # The bias' gradients are sums of what mostly cancels, and keep the rounding of what was added up.
-        close, size = (5e-6, b.abs().max().item()) if n < 4 else (1e-5, largest)
-        tolerance = (1e-12 if dtype == WIDE else close) * max(1.0, size)
-        assert (a.to(WIDE) - b).abs().max().item() <= tolerance, f"answer {n} of {kind}, {shape}"
+def require_equal(words, shape, span, mask, *, dtype=torch.float32, target=-1):
+    b, h, g, i, j, d = shape
+    require_agreement(Kernel("fused", dtype, target=target), words, Sizes(i, j, b, h, g, d), span, mask)
 
 
 def off_by(make, length, seed, dtype=torch.float32):
@@ -183,7 +149,7 @@ def test_a_knot_is_where_it_is_exactly(first, more):
 
 @pairwise(
     places=["consecutive", "documents"],
-    kind=["pieces table", "many table", "crooked short"],
+    kind=["table pieces", "table many", "short crooked"],
     frozen=["table", "pieces"],
     target=TARGETS,
 )
@@ -195,14 +161,13 @@ def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
     found = []
     for backend, dtype in ((fused, torch.float32), (reference, WIDE)):
         (q, k, v), weight = inputs(1, 2, 2, length, length, 16, dtype)
-        bias = Bias(kind, 2, span)
-        of_table = 1  # the first leaf; all others are those of the pieces
-        still, learned = bias.leaves[:of_table], bias.leaves[of_table:]
+        modifiers, leaves = forms(kind, 2, span)
+        still, learned = leaves[:1], leaves[1:]  # of the table, and of the pieces
         if frozen == "pieces":
             still, learned = learned, still
         for leaf in still:
             leaf.requires_grad_(False)
-        out = backend.prepare(bias.modifiers, span, Mask(length, length))(q, k, v, scale=0.25)
+        out = backend.prepare(modifiers, span, Mask(length, length))(q, k, v, scale=0.25)
         found.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.to(dtype))])
     largest = max(x.abs().max().item() for x in found[1])
     for got, wanted in zip(*found, strict=True):
@@ -210,19 +175,6 @@ def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
 
 
 KINDS = ["none", "table", "short", "table short", "pieces", "pieces table", "many", "crooked short"]
-LENGTHS = [(1, 1), (7, 7), (100, 100), (131, 131), (1, 131), (60, 131)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("i", "j"), LENGTHS)
-def test_every_form_in_float64(kind, i, j):
-    require_equal(kind, (2, 4, 2, i, j, 5), Span.of(j, i), Mask(i, j), dtype=WIDE)
-
-
-@pairwise(lengths=LENGTHS, kind=KINDS, target=TARGETS)
-def test_every_form_on_every_target(kind, lengths, target):
-    i, j = lengths
-    require_equal(kind, (2, 4, 2, i, j, 33), Span.of(j, i), Mask(i, j), target=target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -288,24 +240,7 @@ def test_a_long_sequence(kind):
     require_equal(kind, (1, 1, 1, 1023, 1023, 16), Span.of(1023), Mask(1023, 1023))
 
 
-@pytest.mark.parametrize("kind", ["none", "table", "short"])
-@pytest.mark.parametrize(("i", "j"), LENGTHS)
-def test_both_ways(kind, i, j):
-    require_equal(kind, (2, 2, 1, i, j, 20), Span.of(j, i), Mask(i, j, causal=False))
-
-
 WINDOWS = (1, 40, 200)
-
-
-@pairwise(
-    lengths=[(131, 131), (3, 331), (60, 231)],
-    kind=["none", "pieces table", "many", "crooked short"],
-    window=WINDOWS,
-    target=TARGETS,
-)
-def test_a_sliding_window(kind, lengths, window, target):
-    i, j = lengths
-    require_equal(kind, (2, 4, 2, i, j, 33), Span.of(j, i), Mask(i, j, window=window), target=target)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -313,28 +248,6 @@ def test_a_sliding_window(kind, lengths, window, target):
 def test_a_sliding_window_over_a_long_sequence(kind, window):
     span, mask = Span.of(450), Mask(450, 450, window=window)
     require_equal(kind, (1, 2, 1, 450, 450, 8), span, mask, dtype=WIDE)
-
-
-@pairwise(lengths=[(100, 100), (1, 331), (60, 231), (331, 331)], kind=["none", "short"], window=WINDOWS, target=TARGETS)
-def test_a_sliding_window_both_ways(kind, lengths, window, target):
-    i, j = lengths
-    mask = Mask(i, j, causal=False, window=window)
-    require_equal(kind, (2, 2, 1, i, j, 20), Span.of(j, i), mask, target=target)
-
-
-DOCUMENTS = {
-    "packed": [[0] * 70 + [1] * 60 + [2] * 30, [4] * 10 + [3] * 150],
-    "padded left": [[-1] * 40 + [0] * 120],
-    "in turns": [[n % 3 for n in range(160)], [n // 5 % 2 for n in range(160)]],
-}
-
-
-@pairwise(queries=[160, 50], kind=["none", "pieces short", "many"], how=DOCUMENTS, window=[7, 100], target=TARGETS)
-def test_a_sliding_window_in_documents(kind, queries, how, window, target):
-    ids = torch.tensor(DOCUMENTS[how])
-    p = consecutive(ids)
-    span, mask = Span(p[:, 160 - queries :], p, 160), Mask(queries, 160, True, ids, window)
-    require_equal(kind, (2, 2, 2, queries, 160, 12), span, mask, target=target)
 
 
 @pytest.mark.parametrize("window", [30, 128])
@@ -346,21 +259,11 @@ def test_a_window_reads_nothing_that_it_hides(window):
         (q, k, v), weight = inputs(1, 2, 1, 200, 700, 16, torch.float32)
         with torch.no_grad():
             k[:, :, :seen] = v[:, :, :seen] = hidden
-        out = fused.prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(forms("table", 2, span)[0], span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight.float())])
     for plain, spoiled in zip(*results, strict=True):
         assert torch.equal(plain, spoiled)
     assert not spoiled[:, :, :seen].any()
-
-
-@pairwise(queries=[160, 50], how=DOCUMENTS, kind=["none", "table", "pieces short", "many"], target=TARGETS)
-def test_documents(kind, how, queries, target):
-    ids = torch.tensor(DOCUMENTS[how])
-    for p in (consecutive(ids), torch.arange(160)[None]):
-        span = Span(p[:, 160 - queries :], p, 160)
-        require_equal(kind, (2, 2, 2, queries, 160, 12), span, Mask(queries, 160, True, ids), target=target)
-    if kind == "none":
-        require_equal(kind, (2, 2, 2, queries, 160, 12), span, Mask(queries, 160, False, ids), target=target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -411,12 +314,12 @@ def test_any_shape(b, heads, i, more, d, kind, documents):
 def test_half_precision(dtype, close, target):
     cpu.forced_target = target
     span, mask, shape = Span.of(131, 100), Mask(100, 131), (2, 4, 2, 100, 131, 24)
-    got = answers(fused, "table pieces", shape, span, mask, dtype)
+    got = answers("table pieces", shape, span, mask, dtype)
     qkv, weight = inputs(*shape, dtype)
-    bias = Bias("table pieces", 4, span)
+    modifiers, leaves = forms("table pieces", 4, span)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
-    out = reference.prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
-    wanted = [out, *torch.autograd.grad(out, [*wide, *bias.leaves], weight.to(dtype).to(WIDE))]
+    out = reference.prepare(modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
+    wanted = [out, *torch.autograd.grad(out, [*wide, *leaves], weight.to(dtype).to(WIDE))]
     assert [x.dtype for x in got[:4]] == [dtype] * 4
     for a, b in zip(got, wanted, strict=True):
         assert (a.to(WIDE) - b).abs().max() <= close * b.abs().max()
@@ -436,7 +339,7 @@ def test_half_precision_rounds_to_nearest_as_torch_does():
     for dtype in (torch.float16, torch.bfloat16):
         v = x.to(dtype)
         zero = torch.zeros_like(v)
-        mean = cpu.forward(zero, zero, v, Arguments(geometry=Geometry(causal=False)))[0][:, :, :1]
+        mean = cpu.forward(zero, zero, v, Arguments(causal=False))[0][:, :, :1]
         torch.testing.assert_close(mean, v.float().mean(2, keepdim=True).to(dtype), rtol=0, atol=0)
 
 
@@ -477,8 +380,8 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, how):
         weight = weight.float()
         with torch.no_grad():
             (q, k, v, weight)[which][0, 0, 70, 3] = value
-        bias = Bias("table", 1, span)
-        out = fused.prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
+        modifiers, _ = forms("table", 1, span)
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight)])
     seen = mask.visible(torch.device("cpu"))[0]
     spoiled, plain = results
@@ -521,10 +424,10 @@ def test_the_same_bits_for_any_number_of_threads(kind):
         runs = []
         for threads in (1, 1, 2, 5):
             torch.set_num_threads(threads)
-            runs.append(answers(fused, kind, (3, 4, 2, 300, 300, 24), span, mask, torch.float32))
+            runs.append(answers(kind, (3, 4, 2, 300, 300, 24), span, mask, torch.float32))
             for queries in (1, 40, 600):
                 few = Span.of(1200, queries), Mask(queries, 1200)
-                runs[-1] += answers(fused, kind, (1, 2, 1, queries, 1200, 24), *few, torch.float32)
+                runs[-1] += answers(kind, (1, 2, 1, queries, 1200, 24), *few, torch.float32)
     finally:
         torch.set_num_threads(before)
     for run in runs[1:]:
@@ -558,10 +461,10 @@ def turned(backend, name, layout, dtype, mask=None):
     shape, *how = TURNED[name]
     _, _, _, i, j, d = shape
     qkv, weight = inputs(*shape, dtype)
-    bias = Bias("table", shape[1], Span.of(j, i))
-    modifiers = AttentionModifiers(rotation(shape, layout, *how), bias.modifiers.terms)
+    biased, leaves = forms("table", shape[1], Span.of(j, i))
+    modifiers = AttentionModifiers(rotation(shape, layout, *how), biased.terms)
     out = backend.prepare(modifiers, Span.of(j, i), mask or Mask(i, j))(*qkv, scale=d**-0.5)
-    return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
+    return [out, *torch.autograd.grad(out, [*qkv, *leaves], weight.to(dtype))]
 
 
 @pairwise(
@@ -787,15 +690,11 @@ def test_there_is_no_second_derivative_and_it_says_so():
 def _arguments(dtype=torch.float32):
     (q, k, v), _ = inputs(2, 4, 2, 9, 11, 8, dtype)
     span = Span.of(11, 9)
-    bias = Bias("table pieces", 4, span)
-    geometry = fused_backend.geometry_of(span, Mask(9, 11))
-    static = [
-        x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        for x in Arguments(fused_backend.bias_arguments(bias.modifiers, dtype), geometry=geometry, scale=0.3).flatten()
-    ]
-    for n in (0, 2, 3, 5, 6):
-        static[n].requires_grad_()
-    return [q, k, v, *static]
+    arguments = fused_backend.arguments_of(forms("table pieces", 4, span)[0], span, Mask(9, 11), q)
+    leaves = {name: x.detach() for name, x in arguments._asdict().items() if isinstance(x, torch.Tensor)}
+    for name, x in leaves.items():
+        x.requires_grad_(TENSORS[name].learned)
+    return [q, k, v, *arguments._replace(**leaves, scale=0.3)]
 
 
 @pytest.mark.medium
@@ -804,12 +703,12 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.attention.default, tuple(_arguments(WIDE)))
     positions, documents = torch.arange(11)[None] * 2, torch.zeros(1, 11, dtype=torch.long)
     q, k, v, *_ = _arguments()
-    plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
-    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
+    plain = Arguments(position_q=positions[:, 2:].contiguous(), position_k=positions, documents=documents, scale=0.3)
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q, k, v, *plain))
     rotary = fused_backend.rotary_arguments(
         rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32
     )
-    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, rotary._asdict())
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, (q, k, v, *plain._replace(**rotary)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -818,9 +717,7 @@ def test_under_compile():
     functions of the package have while testing, break under compilation.)"""
 
     def model(q, k, v, table):
-        return (
-            torch.ops.lengthwise.attention(2 * q, k, v, table * 2, 0, *[None] * 6, 0, *[None] * 3, True, 0, 0.3)[0] * 3
-        )
+        return torch.ops.lengthwise.attention(2 * q, k, v, *Arguments(table=table * 2, scale=0.3))[0] * 3
 
     results = []
     for run in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
@@ -844,7 +741,7 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
 
     for watch in (contextlib.nullcontext(), Watch()):
         with watch:
-            out = operator.attend(*arguments[:3], Arguments.unflatten(arguments[3:]))[0]
+            out = operator.attend(*arguments[:3], Arguments(*arguments[3:]))[0]
             results.append([out, *torch.autograd.grad(out.sum(), learned)])
     torch.testing.assert_close(*results, rtol=0, atol=0)
     assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
@@ -862,16 +759,16 @@ def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
     span = Span.of(40)
-    segments = fused_backend.bias_arguments(Bias("pieces", 4, span).modifiers, torch.float32).segments
-    numbers = [x.detach().float() for x in segments]
+    arguments = fused_backend.arguments_of(forms("pieces", 4, span)[0], span, Mask(40, 40), q)
+    numbers = [getattr(arguments, name).detach() for name in SEGMENTS]
     results = []
     for more in (0, 90):
         slope, intercept, knots, u, w = numbers
         slope, intercept = (F.pad(x, (0, more)) for x in (slope, intercept))
         learned = [x.requires_grad_() for x in (slope, intercept, u, w)]
         knots = F.pad(knots, (0, more), value=math.inf)
-        pieces = (slope, intercept, knots, u, w)
-        out, _ = torch.ops.lengthwise.attention(q, k, v, None, 0, *pieces, None, 0, *[None] * 3, True, 0, 0.3)
+        pieces = dict(zip(SEGMENTS, (slope, intercept, knots, u, w), strict=True))
+        out, _ = torch.ops.lengthwise.attention(q, k, v, *Arguments(**pieces, scale=0.3))
         results.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.float())])
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b[tuple(map(slice, a.shape))])

@@ -1,27 +1,23 @@
 """Vectors of distances in fused attention: their products with queries, and with weights where they are added to values."""
 
-import dataclasses
-
 import pytest
 import torch
 
 from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, TokenInfo
-from lengthwise.attention.fused import cpu, relative, tables
-from lengthwise.attention.fused.arguments import Biases, Geometry, RelativeArguments, ValueVectors, Vectors
+from lengthwise.attention.fused import cpu, tables
+from lengthwise.attention.fused.arguments import SEGMENTS, Arguments
+from lengthwise.attention.fused.gpu import query_parts
 from lengthwise.encodings import BandedBias, FoX, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
-    CumulativeBias,
-    KeyBias,
-    PiecewiseLinearBias,
     RelativeKeyBias,
     RelativeValues,
-    ToeplitzBias,
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+from tests.attention.agreement import Draw, Sizes, build
 from tests.pairwise import pairwise
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
@@ -85,11 +81,11 @@ def test_rows(how, mask, kind, table, heads):
     given = [leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (4, queries, 5))]
     given += [leaf(heads, size, dim, dtype=dtype) for dim in (5, 7)]
     weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
-    geometry = position_q, position_k, documents, causal, window
-    call = RelativeArguments(
-        Vectors(*given[3:5], first), Biases(), Geometry(*geometry), 0.3, values=ValueVectors(given[5], first + 1)
-    )
-    out, _ = torch.ops.lengthwise.relative_attention(*given[:3], *call.flatten())
+    call = Arguments(
+        content=given[3], key_vectors=given[4], key_vectors_first=first, value_vectors=given[5], value_vectors_first=first + 1,
+        position_q=position_q, position_k=position_k, documents=documents, causal=causal, window=window, scale=0.3,
+    )  # fmt: skip
+    out, _ = torch.ops.lengthwise.attention(*given[:3], *call)
     got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
     wide = [x.detach().to(WIDE).requires_grad_() for x in given]
     q, k, v = wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:3])
@@ -106,10 +102,10 @@ def test_rows_where_keys_are_shared_out(queries, target):
     cpu.forced_target, keys = target, 1200
     q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
     content, vectors, values = (leaf(*s, dtype=torch.float32) for s in ((1, 2, queries, 3), (2, 700, 3), (1, 700, 8)))
-    call = RelativeArguments(
-        Vectors(content, vectors, 100), Biases(), Geometry(), 0.3, values=ValueVectors(values, 100)
-    )
-    out, _ = torch.ops.lengthwise.relative_attention(q, k, v, *call.flatten())
+    call = Arguments(
+        content=content, key_vectors=vectors, key_vectors_first=100, value_vectors=values, value_vectors_first=100, scale=0.3
+    )  # fmt: skip
+    out, _ = torch.ops.lengthwise.attention(q, k, v, *call)
     column = (torch.arange(keys)[keys - queries :, None] - torch.arange(keys) - 100).clamp(0, 699)
     products = content.to(WIDE) @ vectors.to(WIDE).mT
     logits = q.to(WIDE) @ k.to(WIDE).mT * 0.3 + products.gather(-1, column.expand(1, 2, -1, -1))
@@ -122,13 +118,13 @@ def test_rows_where_keys_are_shared_out(queries, target):
 def test_the_number_of_threads_changes_no_bit():
     given = [leaf(2, *shape, dtype=torch.float32) for shape in ((4, 400, 16), (2, 400, 16), (2, 400, 16))]
     vectors, values = leaf(1, 400, 16, dtype=torch.float32), leaf(1, 50, 16, dtype=torch.float32)
-    call = RelativeArguments(Vectors(given[0], vectors, 0), Biases(), Geometry(), 0.3, values=ValueVectors(values, -9))
+    call = Arguments(content=given[0], key_vectors=vectors, value_vectors=values, value_vectors_first=-9, scale=0.3)
     before = torch.get_num_threads()
     results = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            out, _ = torch.ops.lengthwise.relative_attention(*given, *call.flatten())
+            out, _ = torch.ops.lengthwise.attention(*given, *call)
             results.append([out, *torch.autograd.grad(out.sin().sum(), [*given, vectors, values])])
     finally:
         torch.set_num_threads(before)
@@ -139,105 +135,21 @@ def test_the_number_of_threads_changes_no_bit():
 # ---- forms
 
 
-def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
-    """An effect and what in it has gradients."""
-    i, n = span.q.shape[1], span.length
-    found = {
-        "shaw": RelativeKeyBias(leaf(1, 33, dim), -16),
-        "long": RelativeKeyBias(leaf(heads, n, dim), 0, leaf(heads, dim)),
-        "ahead": RelativeKeyBias(leaf(1, 2 * n, dim), -n),
-        "far": RelativeKeyBias(leaf(1, 9, dim), n // 2),
-        "content": ContentBias(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
-        "key": KeyBias(leaf(heads, dim)),
-        "table": ToeplitzBias(leaf(heads, n)),
-        "running": CumulativeBias(leaf(batch, heads, span.k.shape[1]).detach().cumsum(-1).requires_grad_()),
-    }
-    values = {
-        "values": RelativeValues(leaf(1, 9, dim), -4),
-        "distant": RelativeValues(leaf(heads, n, dim), 1),
-    }
-    terms = [found[name] for name in kind.split() if name in found]
-    leaves = [x for term in terms for x in vars(term).values() if isinstance(x, torch.Tensor)]
-    if "pieces" in kind:
-        u = torch.log1p(0.3 * torch.arange(n, dtype=WIDE)).requires_grad_()
-        w = (1 / (1 + torch.log1p(span.q.to(WIDE).clamp(min=100)))).requires_grad_()
-        slope, knots = leaf(heads, 5), torch.linspace(0.1, 0.7, 4, dtype=WIDE)
-        with torch.no_grad():  # continuous, as an MLP is
-            steps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
-        intercept = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps], 1).requires_grad_()
-        terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
-        leaves += [slope, intercept, u, w]
-    of_values = [values[name] for name in kind.split() if name in values]
-    leaves += [value.table for value in of_values]
-    return AttentionModifiers(terms=tuple(terms), values=tuple(of_values)), leaves
-
-
-def require_equal(kind, shape, span, mask, dtype, target=-1):
-    torch.manual_seed(0)
-    cpu.forced_target = target
-    b, h, g, d = shape
-    modifiers, leaves = effect_of(kind, h, d, span, b)
-    qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
-    weight, answers = torch.randn(b, h, mask.queries, d, dtype=WIDE), []
-    assert fused.unsupported_reason(modifiers, span, mask, qkv[0]) is None
-    for backend, to in ((fused, dtype), (reference, WIDE)):
-        given = [x.to(to) for x in qkv]
-        out = backend.prepare(modifiers, span, mask)(*given, scale=d**-0.5)
-        answers.append([out, *torch.autograd.grad(out, [*qkv, *leaves], weight.to(to))])
-    require_near(*answers, dtype)
-
-
-SUMS = [
-    "shaw",
-    "long key",
-    "ahead",
-    "far",
-    "content",
-    "shaw content",
-    "long table",
-    "content pieces",
-    "shaw table pieces",
-    "values",
-    "shaw values",
-    "long distant values",
-    "running",
-    "running long pieces values",
-]
-LENGTHS = [(1, 1), (7, 7), (131, 131), (1, 131), (60, 131), (300, 300), (250, 310)]
-
-
-@pairwise(what=SUMS, kind=KINDS, lengths=LENGTHS)
-def test_every_sum(what, kind, lengths):
-    """The long ones are in several parts."""
-    i, j = lengths
-    require_equal(what, (2, 4, 2, 5), Span.of(j, i), Mask(i, j), *kind)
-
-
-IDS = (torch.arange(310) // 120)[None]
-MASKS_OF_SUMS = {
-    "causal": Mask(250, 310), "documents": Mask(250, 310, True, IDS), "documents both ways": Mask(250, 310, False, IDS),
-    "a window": Mask(250, 310, window=70), "both ways": Mask(250, 310, False),
-    "a window both ways": Mask(250, 310, False, window=70),
-}  # fmt: skip
-
-
-@pairwise(what=SUMS, mask=MASKS_OF_SUMS, where=["gaps", "packed", "in order"], dtype=[WIDE, torch.float32])
-def test_positions_documents_windows_and_both_ways(what, mask, where, dtype):
-    mask = MASKS_OF_SUMS[mask]
-    if not {"pieces", "running"}.isdisjoint(what.split()) and not mask.causal:  # they have no other masks
-        mask = dataclasses.replace(mask, causal=True)
-    torch.manual_seed(3)
-    p = {"gaps": torch.randint(0, 4, (2, 310)).cumsum(1), "packed": consecutive(IDS), "in order": None}[where]
-    span = Span.of(310, 250) if p is None else Span(p[:, 60:], p, int(p.max()) + 1)
-    require_equal(what, (1, 2, 2, 5) if p is None else (2, 2, 1, 5), span, mask, dtype)
+def forms(words, dim, span, batch=1):
+    """The modifiers and what in them has gradients, for two heads."""
+    draw = Draw(Sizes(span.q.shape[1], span.k.shape[1], batch, 2, 2, dim), span)
+    return build(words, draw), draw.leaves
 
 
 def test_the_parts_are_several_and_of_what_a_query_may_see():
     q = torch.zeros(1, 2, 300, 4)
 
     def parts(causal, window=0, position_k=None):
-        vectors = Vectors(q, torch.zeros(1, 400, 4), -50)
-        found = relative.parts_of(q, 300, vectors, Geometry(position_k, position_k, None, causal, window))
+        call = Arguments(
+            content=q, key_vectors=torch.zeros(1, 400, 4), key_vectors_first=-50, position_q=position_k,
+            position_k=position_k, causal=causal, window=window,
+        )  # fmt: skip
+        found = query_parts.parts_of(q, 300, call)
         return [(p.queries, p.keys.stop, p.columns, p.first) for p in found]
 
     queries = [slice(0, 96), slice(96, 192), slice(192, 288), slice(288, 300)]
@@ -293,18 +205,10 @@ def test_vectors_of_keys_and_values_are_extended_to_the_same_distances():
     assert first == values_first == -2
 
 
-def test_other_distances_of_values_are_refused_by_the_operator_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(relative, "in_parts", lambda q: True)
-    q, vectors = torch.zeros(1, 1, 3, 2), torch.zeros(1, 4, 2)
-    call = RelativeArguments(Vectors(q, vectors, 0), Biases(), Geometry(), 1.0, values=ValueVectors(vectors, -1))
-    with pytest.raises(NotImplementedError, match="the same distances on a GPU"):
-        torch.ops.lengthwise.relative_attention(q, q, q, *call.flatten())
-
-
 def test_nothing_as_large_as_all_pairs_is_kept():
     """Rows of all queries would be 600 numbers each; q has 4."""
     span, mask = Span.of(600), Mask(600, 600)
-    modifiers, leaves = effect_of("long key", 2, 4, span, 1)
+    modifiers, leaves = forms("all key", 4, span)
     q = leaf(1, 2, 600, 4)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
@@ -316,7 +220,7 @@ def test_nothing_as_large_as_all_pairs_is_kept():
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 def test_half_precision(dtype, close):
     span, mask = Span.of(200), Mask(200, 200)
-    modifiers, leaves = effect_of("shaw key", 2, 8, span, 1)
+    modifiers, leaves = forms("shaw key", 8, span)
     q, k, v = (leaf(1, 2, 200, 8, dtype=dtype) for _ in range(3))
     out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
     wide = [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)]
@@ -347,7 +251,7 @@ def test_what_is_not_finite_stays_with_its_query():
 
 def test_autocast_changes_nothing():
     span, mask = Span.of(30), Mask(30, 30)
-    modifiers, leaves = effect_of("shaw content key", 2, 8, span, 1)
+    modifiers, leaves = forms("shaw content key", 8, span)
     q = leaf(1, 2, 30, 8, dtype=torch.float32)
     results = []
     for on in (False, True):
@@ -384,26 +288,20 @@ def test_encodings(make, queries):
 # ---- as an operator of torch
 
 
-def _arguments():
+def _arguments(**others):
     torch.manual_seed(6)
     q, k, v = leaf(2, 4, 9, 8), leaf(2, 2, 11, 8), leaf(2, 2, 11, 8)
-    pieces = (
-        leaf(4, 3),
-        leaf(4, 3),
-        torch.tensor([0.2, 0.4], dtype=WIDE),
-        torch.linspace(0, 1, 11, dtype=WIDE),
-        leaf(1, 9),
-    )
-    return [q, k, v, leaf(2, 4, 9, 3), leaf(1, 7, 3), -2, leaf(4, 11), 0, *pieces, *[None] * 3, True, 0, 0.3]
+    vectors = {"content": leaf(2, 4, 9, 3), "key_vectors": leaf(1, 7, 3), "key_vectors_first": -2}
+    return (q, k, v, *Arguments(**vectors, **others, scale=0.3))
 
 
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_opcheck():
-    torch.library.opcheck(torch.ops.lengthwise.relative_attention.default, tuple(_arguments()))
-    q, k, v, content, vectors, *_ = _arguments()
-    plain = (q, k, v, content, vectors, -2, None, 0, *[None] * 5, *[None] * 3, True, 5, 0.3)
-    torch.library.opcheck(torch.ops.lengthwise.relative_attention.default, plain)
+    knots, feature = torch.tensor([0.2, 0.4], dtype=WIDE), torch.linspace(0, 1, 11, dtype=WIDE)
+    segments = dict(zip(SEGMENTS, (leaf(4, 3), leaf(4, 3), knots, feature, leaf(1, 9)), strict=True))
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, _arguments(table=leaf(4, 11), **segments))
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, _arguments(window=5))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -416,10 +314,8 @@ def test_lengths_share_one_graph():
         return graph
 
     def model(q, vectors):
-        out = torch.ops.lengthwise.relative_attention(
-            q, q, q, q * 2, vectors, 0, None, 0, *[None] * 5, *[None] * 3, True, 0, 0.3
-        )
-        return out[0] * 3
+        call = Arguments(content=q * 2, key_vectors=vectors, scale=0.3)
+        return torch.ops.lengthwise.attention(q, q, q, *call)[0] * 3
 
     compiled = torch.compile(model, backend=count, fullgraph=True, dynamic=True)
     for length in (150, 97, 400):

@@ -18,7 +18,7 @@ from lengthwise import native
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.encodings import FIRE
 from lengthwise.native import openmp
-from lengthwise.native.call import Threads
+from lengthwise.native.openmp import Threads
 from lengthwise.span import Span
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")

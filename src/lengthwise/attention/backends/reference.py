@@ -13,7 +13,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.forms.tables import scatter_columns
 from lengthwise.span import Span
 
-_BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
+BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
 
 
 class Reference(Backend):
@@ -42,7 +42,7 @@ class Reference(Backend):
         with torch.autocast(q.device.type, enabled=False):  # autocast would compute products in half precision
             compute, device = torch.promote_types(q.dtype, torch.float32), q.device
             q, k = q.to(compute), k.to(compute).repeat_interleave(q.shape[1] // k.shape[1], 1)
-            max_logits = _BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"]
+            max_logits = BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"]
             rows_per_block = max_logits // max(1, len(q) * q.shape[1] * mask.keys)
             edges, rank = torch.tensor(measurement.edges, dtype=torch.long, device=device), measurement.rank(device)
             out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=forms.table_dtype(device), device=device)

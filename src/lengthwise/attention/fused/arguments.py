@@ -1,204 +1,169 @@
-"""The arguments of the fused operators (operator.py, relative.py) in named groups.
+"""The arguments of fused attention after q, k and v, declared once.
 
-torch.library knows only flat lists of arguments. The schemas and the methods `flatten` and `unflatten` of this module are the only
-places that know their order. "The compute dtype" is float32 for half precision, otherwise the dtype of q. Tables of numbers
-are contiguous.
+`Arguments` is the list. The schemas of the operators (at the end), the structure of a call of the C++ library with its header
+(call.py) and the tuple of the Triton kernels (gpu/call.py) are generated from it, so a new argument is a new line here.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-
-class Segments(NamedTuple):
-    """A bias that is linear in each segment of x = distance_feature[distance] · query_scale[i]; see `PiecewiseLinearBias`.
-
-    slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]: in the compute dtype or float64. With
-    float64 their gradients are float64 too, and a CPU decides exactly on which side of a knot x lies.
-    """
-
-    slope: Tensor
-    intercept: Tensor
-    knots: Tensor
-    distance_feature: Tensor
-    query_scale: Tensor
+CALL_AXES = ("batch", "heads", "queries", "keys", "dim")  # axes with the sizes of the call
+COMPUTE = None  # the dtype that attention computes in: float32 for half precision, otherwise the dtype of q
+CPP, TRITON = "C++", "Triton"
 
 
-class Biases(NamedTuple):
-    """Biases that depend on the distance: a table [h|1, n] in the compute dtype, from distance `first` on, and segments."""
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a tensor. Its size is that of the axis `name`, less `less`; with `shared` it may also be 1."""
 
-    table: Tensor | None = None
-    first: int = 0
-    segments: Segments | None = None
+    name: str
+    shared: bool
+    less: int
 
-    def flatten(self) -> tuple[Any, ...]:
-        return self.table, self.first, *(self.segments or (None,) * 5)
+    @property
+    def is_own(self) -> bool:
+        """Whether the tensors with this axis, and not the call, say how large it is."""
+        return self.name not in CALL_AXES and not self.name.isdigit() and not self.less
 
     @classmethod
-    def unflatten(cls, flat: Sequence[Any]) -> "Biases":
-        table, first, *segments = flat
-        return cls(table, first, None if segments[0] is None else Segments(*segments))
+    def parse(cls, text: str) -> "Axis":
+        """Read an axis as annotations of forms write it: "heads", "#heads" or "segments-1"."""
+        name, _, less = text.lstrip("#").partition("-")
+        return cls(name, text.startswith("#"), int(less or 0))
 
 
-class Rows(NamedTuple):
-    """A bias for each query and distance: a table [b, h|1, i, r] in the compute dtype, from distance `first` on; on a GPU only."""
+@dataclass(frozen=True)
+class TensorArgument:
+    """What an argument that is a contiguous tensor looks like.
 
-    table: Tensor | None = None
-    first: int = 0
-
-
-class Geometry(NamedTuple):
-    """Which position each token has, and which keys are visible to each query.
-
-    position_q [b|1, i], position_k [b|1, j]: None if the position of every token is its index. documents [b|1, j]; `causal` and
-    `window` (0: none) as in `Mask`.
+    `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a gradient.
+    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the C++ kernel adds
+    the gradient to; none if it writes the gradient itself. `by_distance`: whether it is a bias that depends on the distance.
+    `kernels`: which kernels read it.
     """
 
-    position_q: Tensor | None = None
-    position_k: Tensor | None = None
-    documents: Tensor | None = None
-    causal: bool = True
-    window: int = 0
+    axes: tuple[Axis, ...]
+    dtype: torch.dtype | None
+    learned: bool
+    group: str
+    sums: tuple[str, ...]
+    by_distance: bool
+    kernels: tuple[str, ...]
 
 
-class Rotary(NamedTuple):
-    """The cosines and sines of a rotation, including its gains, that q and k are rotated by first; on a CPU only.
-
-    cos_sin_q [b|1, i, 2, pairs], cos_sin_k [b|1, j, 2, pairs]: in the compute dtype, or None. Pairs are dims 2p and 2p + 1
-    (`interleaved`), or p and p + pairs.
-    """
-
-    cos_sin_q: Tensor | None = None
-    cos_sin_k: Tensor | None = None
-    interleaved: bool = True
-
-
-class Vectors(NamedTuple):
-    """Products of a vector per query and a vector per distance: <content_i, table[h, distance - first]>.
-
-    content [b, h, i, r] and table [h|1, n, r] in the compute dtype.
-    """
-
-    content: Tensor
-    table: Tensor
-    first: int
+def tensor(
+    axes: str,
+    dtype: torch.dtype | None = COMPUTE,
+    *,
+    learned: bool = False,
+    group: str = "",
+    sums: str = "",
+    by_distance: bool = False,
+    kernels: tuple[str, ...] = (CPP, TRITON),
+) -> TensorArgument:
+    parsed = tuple(map(Axis.parse, axes.split()))
+    return TensorArgument(parsed, dtype, learned, group, tuple(sums.split()), by_distance, kernels)
 
 
-class ValueVectors(NamedTuple):
-    """Vectors of distances that are added to the values, from distance `first` on.
+def learned(axes: str, dtype: torch.dtype | None = COMPUTE, **more: Any) -> TensorArgument:
+    return tensor(axes, dtype, learned=True, **more)
 
-    table [h|1, n, d] in the compute dtype, or None. A GPU's kernels need `Rows` of all heads with the same distances.
-    """
 
-    table: Tensor | None = None
-    first: int = 0
+MaybeTensor = Tensor | None
 
 
 class Arguments(NamedTuple):
-    """The arguments of `lengthwise::attention` after q, k and v.
+    """The arguments, with their defaults. Tables of numbers are contiguous; None: there is no such thing in this call.
 
-    sink [h]: a logit of each head in the denominator of the softmax, in the compute dtype, or None. prefix_sum [b, h|1, j]: a
-    running sum over the keys in float64, or None; the bias of a pair is what it gained between the key and the query's own
-    key.
+    A table over distances begins at the distance `..._first`, and distances past an end take the nearest entry.
     """
 
-    biases: Biases = Biases()
-    rows: Rows = Rows()
-    geometry: Geometry = Geometry()
+    # A bias for each distance.
+    table: Annotated[MaybeTensor, learned("#heads table_size", by_distance=True)] = None
+    table_first: int = 0
+
+    # A bias that is linear in each segment of x = distance_feature[distance] * query_scale[query]; see `PiecewiseLinearBias`.
+    # The knots ascend. In float32, rounding would decide which segment a pair is in wherever x is close to a knot.
+    slope: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments", by_distance=True)] = None
+    intercept: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments")] = None
+    knots: Annotated[MaybeTensor, tensor("segments-1", torch.float64, group="segments")] = None
+    distance_feature: Annotated[MaybeTensor, learned("feature_size", torch.float64, group="segments")] = None
+    query_scale: Annotated[MaybeTensor, learned("#batch queries", torch.float64, group="segments")] = None
+
+    # A bias for each query and distance. The operator makes it from `content` and `key_vectors` on a GPU.
+    rows: Annotated[MaybeTensor, learned("batch #heads queries rows_size", by_distance=True, kernels=(TRITON,))] = None
+    rows_first: int = 0
+
+    # A bias <content of the query, key_vectors[distance]>, and vectors of distances that are added to the values.
+    content: Annotated[MaybeTensor, learned("batch heads queries content_dim", group="vectors", kernels=(CPP,))] = None
+    key_vectors: Annotated[
+        MaybeTensor, learned("#heads key_vectors_size content_dim", group="vectors", kernels=(CPP,))
+    ] = None
+    key_vectors_first: int = 0
+    value_vectors: Annotated[MaybeTensor, learned("#heads value_vectors_size dim", kernels=(CPP,))] = None
+    value_vectors_first: int = 0
+
+    # A running sum over the keys. The bias of a pair is its value at the query's own key less that at the key.
+    prefix_sum: Annotated[MaybeTensor, learned("batch #heads keys", torch.float64, sums="batch heads keys")] = None
+
+    # A logit of each head in the denominator of the softmax.
+    sink: Annotated[MaybeTensor, learned("heads", sums="batch heads")] = None
+
+    # Position IDs; None if the position of every token is its index. Document IDs: a query sees keys of its own document only.
+    position_q: Annotated[MaybeTensor, tensor("#batch queries", torch.int64)] = None
+    position_k: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
+    documents: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
+
+    # Which other keys are visible, as in `Mask`; a window of 0 is none. What products of queries and keys are multiplied by.
+    causal: bool = True
+    window: int = 0
     scale: float = 1.0
-    rotary: Rotary = Rotary()
-    sink: Tensor | None = None
-    prefix_sum: Tensor | None = None
-    values: ValueVectors = ValueVectors()
 
-    def flatten(self) -> tuple[Any, ...]:
-        last = self.sink, self.prefix_sum, *self.values
-        return *self.biases.flatten(), *self.rows, *self.geometry, self.scale, *self.rotary, *last
-
-    @classmethod
-    def unflatten(cls, flat: Sequence[Any]) -> "Arguments":
-        """Return the groups. A dispatcher leaves out the last arguments if they are the defaults."""
-        biases, rows, geometry, scale, rotary = flat[:7], flat[7:9], flat[9:14], flat[14], flat[15:18]
-        (sink, prefix_sum), values = (*flat[18:20], None, None)[:2], ValueVectors(*flat[20:])
-        groups = Biases.unflatten(biases), Rows(*rows), Geometry(*geometry), scale, Rotary(*rotary)
-        return cls(*groups, sink, prefix_sum, values)
+    # The cosines and then the sines of a rotation of q and k, multiplied by its gains. A pair is dims 2p and 2p + 1
+    # (`interleaved`), or p and p + pairs.
+    cos_sin_q: Annotated[MaybeTensor, tensor("#batch queries 2 pairs", kernels=(CPP,))] = None
+    cos_sin_k: Annotated[MaybeTensor, tensor("#batch keys 2 pairs", kernels=(CPP,))] = None
+    interleaved: bool = True
 
 
-class RelativeArguments(NamedTuple):
-    """The arguments of `lengthwise::relative_attention` after q, k and v."""
+_HINTS = typing.get_type_hints(Arguments, include_extras=True)
+TENSORS: dict[str, TensorArgument] = {
+    name: hint.__metadata__[0] for name, hint in _HINTS.items() if hasattr(hint, "__metadata__")
+}
+NUMBERS: dict[str, type] = {name: hint for name, hint in _HINTS.items() if name not in TENSORS}
+LEARNED = tuple(name for name, argument in TENSORS.items() if argument.learned)
+BY_DISTANCE = tuple(name for name, argument in TENSORS.items() if argument.by_distance)
+SEGMENTS = tuple(name for name, argument in TENSORS.items() if argument.group == "segments")
 
-    vectors: Vectors
-    biases: Biases
-    geometry: Geometry
-    scale: float
-    sink: Tensor | None = None
-    prefix_sum: Tensor | None = None
-    values: ValueVectors = ValueVectors()
-
-    def flatten(self) -> tuple[Any, ...]:
-        last = self.sink, self.prefix_sum, *self.values
-        return *self.vectors, *self.biases.flatten(), *self.geometry, self.scale, *last
-
-    @classmethod
-    def unflatten(cls, flat: Sequence[Any]) -> "RelativeArguments":
-        vectors, biases, geometry, scale = flat[:3], flat[3:10], flat[10:15], flat[15]
-        (sink, prefix_sum), values = (*flat[16:18], None, None)[:2], ValueVectors(*flat[18:])
-        groups = Vectors(*vectors), Biases.unflatten(biases), Geometry(*geometry), scale
-        return cls(*groups, sink, prefix_sum, values)
+Gradients = dict[str, Tensor]  # of q, k, v and everything in LEARNED, in this order
+Needs = frozenset[str]  # the names in LEARNED whose gradients are needed
 
 
-class NeedsGrad(NamedTuple):
-    """Which gradients other than those of q, k and v a backward pass computes."""
-
-    table: bool
-    segments: bool
-    rows: bool = False
-    sink: bool = False
-    prefix_sum: bool = False
-    values: bool = False
+def names_for(kernel: str) -> list[str]:
+    """Return the names of the arguments that a kernel reads. The first distance of a table belongs to the table."""
+    owners = {name: TENSORS.get(name.removesuffix("_first")) for name in _HINTS}
+    return [name for name, owner in owners.items() if owner is None or kernel in owner.kernels]
 
 
-_HEADS = "Tensor q, Tensor k, Tensor v"
-_BIASES = (
-    "Tensor? table, SymInt first, Tensor? slope, Tensor? intercept, Tensor? knots, Tensor? distance_feature, "
-    "Tensor? query_scale"
+def with_groups(names: Iterable[str]) -> Needs:
+    """Return the names of all learned arguments whose gradients are computed together with those of `names`."""
+    groups = {TENSORS[name].group or name for name in names}
+    return frozenset(name for name in LEARNED if (TENSORS[name].group or name) in groups)
+
+
+# ---- the schemas of the operators, for torch.library
+
+_SCHEMA_TYPES = {int: "SymInt", bool: "bool", float: "float"}
+_DECLARED = ", ".join(f"{_SCHEMA_TYPES.get(hint, 'Tensor?')} {name}" for name, hint in _HINTS.items())
+_QKV = "Tensor q, Tensor k, Tensor v"
+
+ATTENTION = f"({_QKV}, {_DECLARED}) -> (Tensor, Tensor)"
+ATTENTION_BACKWARD = (
+    f"(Tensor grad, {_QKV}, Tensor out, Tensor lse, {_DECLARED}, str[] needs) -> "
+    f"({', '.join(['Tensor'] * (3 + len(LEARNED)))})"
 )
-_ROWS = "Tensor? rows, SymInt rows_first"
-_GEOMETRY = "Tensor? position_q, Tensor? position_k, Tensor? documents, bool causal, SymInt window, float scale"
-_ROTARY = "Tensor? cos_sin_q=None, Tensor? cos_sin_k=None, bool interleaved=True"
-_LAST = "Tensor? sink=None, Tensor? prefix_sum=None, Tensor? value_vectors=None, SymInt value_first=0"
-_LAST_NEEDS = "bool needs_sink_grad, bool needs_prefix_sum_grad, bool needs_value_grad"
-_VECTORS = "Tensor content, Tensor relative, SymInt relative_first"
-_SAVED = f"Tensor grad, {_HEADS}, Tensor out, Tensor lse"
-
-
-def _schema(arguments: Iterable[str], results: int) -> str:
-    return f"({', '.join(arguments)}) -> ({', '.join(['Tensor'] * results)})"
-
-
-def _without_defaults(arguments: str) -> str:
-    return ", ".join(argument.partition("=")[0] for argument in arguments.split(", "))
-
-
-ATTENTION = _schema((_HEADS, _BIASES, _ROWS, _GEOMETRY, _ROTARY, _LAST), 2)
-ATTENTION_BACKWARD = _schema(
-    (
-        *(_SAVED, _BIASES, _ROWS, _GEOMETRY, _without_defaults(_ROTARY), _without_defaults(_LAST)),
-        f"bool needs_table_grad, bool needs_segment_grads, bool needs_rows_grad, {_LAST_NEEDS}",
-    ),
-    12,
-)
-RELATIVE = _schema((_HEADS, _VECTORS, _BIASES, _GEOMETRY, _LAST), 2)
-RELATIVE_BACKWARD = _schema(
-    (
-        *(_SAVED, _VECTORS, _BIASES, _GEOMETRY, _without_defaults(_LAST)),
-        f"bool needs_table_grad, bool needs_segment_grads, {_LAST_NEEDS}",
-    ),
-    13,
-)
-
-
-def declared(schema: str) -> list[tuple[str, str]]:
-    """Return the type and the name of every argument of a schema, in order."""
-    return [(kind, name.partition("=")[0]) for kind, name in map(str.split, schema[1 : schema.index(")")].split(", "))]

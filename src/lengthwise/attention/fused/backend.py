@@ -9,7 +9,7 @@ CPU the kernel rotates q and k as it reads them; on a GPU they are rotated befor
 
 import functools
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,26 +18,17 @@ from torch import Tensor
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
-from lengthwise.attention.fused import cpu, gpu, operator, relative, tested_gpus
-from lengthwise.attention.fused.arguments import (
-    Arguments,
-    Biases,
-    Geometry,
-    RelativeArguments,
-    Rotary,
-    Rows,
-    Segments,
-    ValueVectors,
-    Vectors,
-)
+from lengthwise.attention.fused import cpu, gpu, operator, tested_gpus
+from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
+from lengthwise.attention.fused.gpu import query_parts
 from lengthwise.attention.fused.tables import (
-    combined_prefix_sum,
     combined_table,
     combined_values,
     combined_vectors,
     distance_range,
     gap,
+    own_arguments,
     plain,
     terms_for,
     vectors_over_same_distances,
@@ -45,10 +36,7 @@ from lengthwise.attention.fused.tables import (
 from lengthwise.attention.masks import Mask
 from lengthwise.span import Span
 
-# Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
-CONVERTS_TO_FLOAT32 = ("cpu",)
 _SCALED = ("vectors", "query vector")  # terms that a QueryGain can scale before the kernel; see `terms_for`
-KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 
 class Fused(Backend):
@@ -80,10 +68,11 @@ class Fused(Backend):
         if has_vectors and on_gpu:
             size = distance_range([(term.table, term.first) for term in (*products, *values)])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
-            if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
+            if bidirectional_window and mask.queries > query_parts.queries_per_part(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
-        if len(terms_for(modifiers, "segments")) > 1:
-            return "it supports at most one PiecewiseLinearBias"
+        grouped = [type(term).__name__ for term in terms_for(modifiers, "arguments") if _is_group(term)]
+        if len(set(grouped)) < len(grouped):
+            return f"it supports at most one {grouped[0]}"
         if q.device.type not in ("cpu", "cuda"):
             return f"it has no kernel for the device {q.device.type}"
         kernel = gpu if q.is_cuda else cpu
@@ -118,17 +107,11 @@ class Fused(Backend):
         compute = torch.promote_types(q.dtype, torch.float32)
         if _changes_q_or_k(modifiers, modifiers.rotation):
             q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
-        biases, geometry = bias_arguments(modifiers, compute), geometry_of(measurement.span, mask)
+        arguments = arguments_of(modifiers, measurement.span, mask, q)
         return cpu.statistics(
             q,
             k,
-            Arguments(
-                biases,
-                geometry=geometry,
-                scale=measurement.scale,
-                sink=sink_argument(modifiers, q, compute),
-                prefix_sum=combined_prefix_sum(modifiers, len(q)),
-            ),
+            arguments._replace(scale=measurement.scale),
             edges=torch.tensor(measurement.edges, dtype=torch.long),
             rank=None if mask.documents is None else measurement.rank(q.device),
             first_keys=measurement.first,
@@ -137,11 +120,9 @@ class Fused(Backend):
 
 
 class _Static(NamedTuple):
-    """What does not depend on q and k. `vectors`: the vectors of distances from `vectors_first` on, or None."""
+    """What does not depend on q and k."""
 
     arguments: Arguments
-    vectors: Tensor | None
-    vectors_first: int
     kernel_rotates: bool
     changes_q_or_k: bool  # apart from a rotation
 
@@ -166,46 +147,46 @@ def _attend(
     input_dtype, compute = q.dtype, compute_dtype(q)
     key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
     if key not in cache:
-        rotates = q.device.type in KERNEL_ROTATES and not products
-        rotary = rotary_arguments(modifiers.rotation, compute) if rotates else None
-        static_vectors, values = combined_vectors(products, compute, scale), combined_values(modifiers, compute)
-        if relative.in_parts(q):
-            static_vectors, values = vectors_over_same_distances(static_vectors, values)
-        arguments = Arguments(
-            bias_arguments(modifiers, compute), Rows(), geometry_of(span, mask), scale, rotary or Rotary(),
-            sink_argument(modifiers, q, compute), combined_prefix_sum(modifiers, len(q)), ValueVectors(*values),
+        # A GPU's kernels do not rotate, and read vectors of keys and of values over the same distances.
+        on_gpu = operator.on_gpu(q)
+        rotary = None if on_gpu or products else rotary_arguments(modifiers.rotation, compute)
+        vectors, values = combined_vectors(products, compute, scale), combined_values(modifiers, compute)
+        if on_gpu:
+            vectors, values = vectors_over_same_distances(vectors, values)
+        arguments = arguments_of(modifiers, span, mask, q)._replace(
+            **(rotary or {}), key_vectors=vectors[0], key_vectors_first=vectors[1],
+            value_vectors=values[0], value_vectors_first=values[1], scale=scale,
         )  # fmt: skip
-        cache[key] = _Static(arguments, *static_vectors, rotary is not None, _changes_q_or_k(modifiers, None))
-    arguments, vectors, vectors_first, kernel_rotates, changes_q_or_k = cache[key]
+        cache[key] = _Static(arguments, rotary is not None, _changes_q_or_k(modifiers, None))
+    arguments, kernel_rotates, changes_q_or_k = cache[key]
     rotation = modifiers.rotation
     if kernel_rotates:
-        if _shapes_fit(arguments.rotary, q, k):
+        if _shapes_fit(arguments, q, k):
             rotation = None
         else:
-            arguments = arguments._replace(rotary=Rotary())
+            arguments = arguments._replace(cos_sin_q=None, cos_sin_k=None)
     changes_q_or_k = changes_q_or_k or rotation is not None
-    if q.device.type in CONVERTS_TO_FLOAT32 and (products or changes_q_or_k):
+    if not operator.on_gpu(q) and (products or changes_q_or_k):  # which avoids a second rounding to half precision
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
     contents = [term.query_vectors(q.to(compute)).to(compute).expand(*q.shape[:3], -1) for term in products]
     if modifiers.gain and modifiers.gain.scales_terms:
         contents = [content * modifiers.gain.gain[..., None].to(compute) for content in contents]
     if changes_q_or_k:
         q, k = _transformed(modifiers, rotation, q, k)
-    if vectors is None:
-        width = v.shape[3]  # a polar rotation has made q and k wider, and the kernel has one width for all
-        out, _ = operator.attend(q, k, F.pad(v, (0, q.shape[3] - width)) if q.shape[3] > width else v, arguments)
-        out = out[..., :width]
-    else:
+    if arguments.key_vectors is not None:
         content = contents[0] if len(contents) == 1 else torch.cat([q.new_empty(*q.shape[:3], 0), *contents], -1)
-        relative_arguments = RelativeArguments(
-            Vectors(content.contiguous(), vectors, vectors_first), arguments.biases, arguments.geometry, scale,
-            arguments.sink, arguments.prefix_sum, arguments.values,
-        )  # fmt: skip
-        out, _ = relative.relative_attention(q, k, v, *relative_arguments.flatten())
-    return out.to(input_dtype)
+        arguments = arguments._replace(content=content.contiguous())
+    width = v.shape[3]  # a polar rotation has made q and k wider, and the kernel has one width for all
+    out, _ = operator.attend(q, k, F.pad(v, (0, q.shape[3] - width)) if q.shape[3] > width else v, arguments)
+    return out[..., :width].to(input_dtype)
 
 
-def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -> Rotary | None:
+def _is_group(term: forms.Term) -> bool:
+    """Whether the tensors of a term belong together, so that a second term cannot be added to them."""
+    return any(TENSORS[name].group for name in term.tensors if name in TENSORS)
+
+
+def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -> dict[str, Any] | None:
     """Return the operator's arguments for a rotation.
 
     None if there is none, if it is polar or a matrix, if its angles need a gradient or differ between heads, or if it rotates
@@ -218,10 +199,10 @@ def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -
     if any(x.requires_grad or x.shape[1] > 1 or x.shape[4] != sides[0].shape[4] for x in sides):
         return None
     cos_sin_q, cos_sin_k = (None if x is None else x[:, 0] for x in both)
-    return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
+    return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
 
 
-def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
+def _shapes_fit(rotary: Arguments, q: Tensor, k: Tensor) -> bool:
     """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
     for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)):
         if cos_sin is not None:
@@ -258,16 +239,19 @@ def sink_argument(modifiers: forms.AttentionModifiers, q: Tensor, dtype: torch.d
     return None if modifiers.sink is None else plain(modifiers.sink.logit.expand(q.shape[1]), dtype)
 
 
-def bias_arguments(modifiers: forms.AttentionModifiers, dtype: torch.dtype) -> Biases:
-    table, first = combined_table(terms_for(modifiers, "table"), dtype)
-    segments = None
-    for term in terms_for(modifiers, "segments"):
-        tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
-        segments = Segments(*(plain(x, torch.float64) for x in tensors))
-    return Biases(table, first, segments)
-
-
-def geometry_of(span: Span, mask: Mask) -> Geometry:
+def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Arguments:
+    """Return the arguments that depend neither on q and k nor on the scale; only sizes and dtypes of `q` are read."""
+    compute = compute_dtype(q)
+    table, table_first = combined_table(terms_for(modifiers, "table"), compute)
     position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
-    documents = None if mask.documents is None else mask.documents.long().contiguous()
-    return Geometry(position_q, position_k, documents, mask.causal, mask.window or 0)
+    return Arguments(
+        table=table,
+        table_first=table_first,
+        sink=sink_argument(modifiers, q, compute),
+        position_q=position_q,
+        position_k=position_k,
+        documents=None if mask.documents is None else mask.documents.long().contiguous(),
+        causal=mask.causal,
+        window=mask.window or 0,
+        **own_arguments(modifiers, compute, len(q)),
+    )

@@ -3,11 +3,7 @@
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
-
-Gradients = tuple[
-    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
-]  # fmt: skip
+from lengthwise.attention.fused.arguments import LEARNED, Arguments, Gradients, Needs
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -27,7 +23,7 @@ def empty_gradients(
     v: Tensor,
     lse: Tensor,
     arguments: Arguments,
-    needs: NeedsGrad,
+    needs: Needs,
     separate_storage: bool = True,
 ) -> Gradients:
     """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
@@ -38,12 +34,10 @@ def empty_gradients(
     """
     none = None if separate_storage else lse.new_empty(0)
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
-    slope, intercept, _, distance_feature, query_scale = arguments.biases.segments or (None,) * 5
-    wanted = [(arguments.biases.table, needs.table)]
-    wanted += [(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
-    wanted += [(arguments.rows.table, needs.rows), (arguments.sink, needs.sink)]
-    wanted += [(arguments.prefix_sum, needs.prefix_sum), (arguments.values.table, needs.values)]
-    return *heads, *(_like(x, needed, lse, none) for x, needed in wanted)  # type: ignore[return-value]
+    gradients = dict(zip(("q", "k", "v"), heads, strict=True))
+    for name in LEARNED:
+        gradients[name] = _like(getattr(arguments, name), name in needs, lse, none)
+    return gradients
 
 
 def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:

@@ -1,24 +1,23 @@
 """The operator of fused attention: one definition, a kernel for each kind of device, and gradients.
 
     out, lse = attend(q, k, v, Arguments(...))
-    out, lse = torch.ops.lengthwise.attention(q, k, v, *Arguments(...).flatten())
+    out, lse = torch.ops.lengthwise.attention(q, k, v, *Arguments(...))
 
 The logit of query i and key j in head h is
 
-    scale <q_i, k_j>  +  table[h, distance - first]  +  slope[h, s] x + intercept[h, s]  +  rows[b, h, i, distance - rows_first]
+    scale <q_i, k_j>  +  table[h, distance - table_first]  +  slope[h, s] x + intercept[h, s]
+                      +  rows[b, h, i, distance - rows_first]  +  <content_i, key_vectors[h, distance - key_vectors_first]>
                       +  prefix_sum[b, h, own key of i] - prefix_sum[b, h, j]
 
 with x = distance_feature[distance] query_scale[i], and s the number of knots <= x. A distance past either end of a table takes the
 nearest entry. exp(sink[h]) may be added to the denominator of the softmax. The value of key j is v_j + value_vectors[h, distance -
-value_first]. q and k are rotated first. arguments.py has the
-groups of arguments with their shapes and dtypes.
+value_vectors_first]. q and k are rotated first. arguments.py declares the arguments with their shapes and dtypes.
 
 q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
 float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
-Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink, prefix_sum and value_vectors; there is
-no second derivative. The operator works under `torch.compile`. Results are the same at every call on one device, for any number of
-threads.
+Gradients reach q, k, v and every argument that is declared as learned; there is no second derivative. The operator works under
+`torch.compile`. Results are the same at every call on one device, for any number of threads.
 """
 
 from collections.abc import Callable
@@ -27,39 +26,42 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.library import CustomOpDef  # type: ignore[attr-defined]  # its __all__ lacks the type that custom_op returns
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from lengthwise.attention.fused import arguments as schemas
-from lengthwise.attention.fused import cpu, gpu
-from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad
-from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused import cpu
+from lengthwise.attention.fused.arguments import (
+    ATTENTION,
+    ATTENTION_BACKWARD,
+    LEARNED,
+    TENSORS,
+    Arguments,
+    Gradients,
+    with_groups,
+)
+from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.gpu import query_parts
 from lengthwise.encodings.piecewise import MAX_COMPILED_SEGMENTS
 
 MAX_FAST_SEGMENTS = 64  # with more, the kernels use slower code paths
 
+_INPUTS = ("q", "k", "v", *Arguments._fields)
+_TENSORS = tuple(n for n, name in enumerate(_INPUTS) if name in ("q", "k", "v", *TENSORS))
 
-@torch.library.custom_op(
-    "lengthwise::attention", mutates_args=(), device_types=("cpu", "cuda"), schema=schemas.ATTENTION
-)
+
+@torch.library.custom_op("lengthwise::attention", mutates_args=(), device_types=("cpu", "cuda"), schema=ATTENTION)
 def attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
     """Return the output, laid out in memory as [b, i, h, d], and lse; see the module."""
-    arguments = _without_padding(Arguments.unflatten(flat))
-    if not q.is_cuda:
-        return cpu.forward(q, k, v, arguments)
-    _require_gpu_arguments(arguments)
-    return gpu.forward(q, k, v, arguments)
+    return _kernels(q).forward(q, k, v, _without_padding(Arguments(*flat)))
 
 
-def _require_gpu_arguments(arguments: Arguments) -> None:
-    rotary = arguments.rotary
-    if rotary.cos_sin_q is not None or rotary.cos_sin_k is not None:
-        raise NotImplementedError("cos_sin_q and cos_sin_k must be None on a GPU; rotate q and k before the call")
-    (rows, rows_first), (values, values_first) = arguments.rows, arguments.values
-    if values is None:
-        return
-    if rows is None or (rows.shape[3], rows_first) != (values.shape[1], values_first):
-        raise NotImplementedError("value_vectors need rows with the same distances on a GPU")
+def _kernels(q: Tensor) -> Any:
+    """Return the module with the kernels of a device."""
+    return query_parts if on_gpu(q) else cpu
+
+
+def on_gpu(q: Tensor) -> bool:
+    """Whether attention is computed by the kernels of a GPU."""
+    return q.is_cuda
 
 
 def _without_padding(arguments: Arguments) -> Arguments:
@@ -68,13 +70,14 @@ def _without_padding(arguments: Arguments) -> Arguments:
     A compiled graph pads the segments to a fixed number; no x reaches the padding. Few padded segments do no harm and are
     left. If there can be many, counting the finite knots waits for the device.
     """
-    segments = arguments.biases.segments
-    if segments is None or not MAX_FAST_SEGMENTS < segments.slope.shape[1] <= MAX_COMPILED_SEGMENTS:
+    slope, intercept, knots = arguments.slope, arguments.intercept, arguments.knots
+    if slope is None or intercept is None or knots is None:
         return arguments
-    count = int(segments.knots.isfinite().sum()) + 1
-    slope, intercept = (x[:, :count].contiguous() for x in (segments.slope, segments.intercept))
-    segments = segments._replace(slope=slope, intercept=intercept, knots=segments.knots[: count - 1])
-    return arguments._replace(biases=arguments.biases._replace(segments=segments))
+    if not MAX_FAST_SEGMENTS < slope.shape[1] <= MAX_COMPILED_SEGMENTS:
+        return arguments
+    count = int(knots.isfinite().sum()) + 1
+    slope, intercept = (x[:, :count].contiguous() for x in (slope, intercept))
+    return arguments._replace(slope=slope, intercept=intercept, knots=knots[: count - 1])
 
 
 @attention.register_fake
@@ -83,106 +86,58 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
 
 
 @torch.library.custom_op(
-    "lengthwise::attention_backward",
-    mutates_args=(),
-    device_types=("cpu", "cuda"),
-    schema=schemas.ATTENTION_BACKWARD,
+    "lengthwise::attention_backward", mutates_args=(), device_types=("cpu", "cuda"), schema=ATTENTION_BACKWARD
 )
 def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
-) -> Gradients:
-    """Return the gradients of the arguments that the module names, in that order.
+) -> tuple[Tensor, ...]:
+    """Return the gradients of q, k, v and the learned arguments, in the order in which they are declared.
 
-    From the table on, gradients that are not needed are empty.
+    Those of learned arguments that are not needed are empty.
     """
-    padded, needs = Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:])
+    padded, needs = Arguments(*flat[:-1]), frozenset(flat[-1])
     arguments = _without_padding(padded)
-    if q.is_cuda:
-        _require_gpu_arguments(arguments)
-        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, needs)
-    else:
-        gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs)
-    missing = _segment_count(padded.biases) - _segment_count(arguments.biases)
-    if not needs.segments or not missing:
-        return gradients
-    grad_slope, grad_intercept = (F.pad(x, (0, missing)) for x in gradients[4:6])
-    return *gradients[:4], grad_slope, grad_intercept, *gradients[6:]
-
-
-def _segment_count(biases: Biases) -> int:
-    return 0 if biases.segments is None else biases.segments.slope.shape[1]
+    gradients: Gradients = _kernels(q).backward(grad, q, k, v, out, lse, arguments, needs)
+    if padded.slope is not None and arguments.slope is not None and "slope" in needs:
+        missing = padded.slope.shape[1] - arguments.slope.shape[1]
+        for name in ("slope", "intercept") if missing else ():
+            gradients[name] = F.pad(gradients[name], (0, missing))
+    return tuple(gradients.values())
 
 
 @attention_backward.register_fake
-def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
-    return empty_gradients(q, k, v, lse, Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:]))
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> tuple[Tensor, ...]:
+    return tuple(empty_gradients(q, k, v, lse, Arguments(*flat[:-1]), frozenset(flat[-1])).values())
 
 
 def _no_second_derivative(_ctx: Any, *_grads: Any) -> None:
     raise NotImplementedError("backend 'fused' has no second derivative; use backend='reference'")
 
 
-class OperatorAutograd:
-    """The gradients of an operator that returns out and lse.
-
-    `schema`: its schema; q, k and v are the first arguments. `differentiable`: the arguments that its backward kernel returns
-    gradients of. The kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether
-    the gradients of the table, of the segments and, if there are such arguments, of the rows, the sink, the running sum and the
-    vectors of values are needed.
-    """
-
-    def __init__(self, schema: str, differentiable: tuple[str, ...]) -> None:
-        arguments = schemas.declared(schema)
-        index = {name: n for n, (_, name) in enumerate(arguments)}
-        self.numbers = tuple(n for n, (kind, _) in enumerate(arguments) if not kind.startswith("Tensor"))
-        self.tensors = tuple(n for n in range(len(arguments)) if n not in self.numbers)
-        self.differentiable = tuple(index[name] for name in differentiable)
-        segments = "slope", "intercept", "distance_feature", "query_scale"
-        groups = ("table",), segments, ("rows",), ("sink",), ("prefix_sum",), ("value_vectors",)
-        self.groups = [[index[name] for name in group] for group in groups if group[0] in index]
-
-    def register(self, operator: CustomOpDef, kernel: CustomOpDef) -> None:
-        """Let autograd compute the operator's gradients with the kernel, which has none itself."""
-
-        def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-            return self.backward(ctx, grad, kernel)
-
-        operator.register_autograd(backward, setup_context=self.setup_context)
-        kernel.register_autograd(_no_second_derivative)
-
-    def setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.numbers = [inputs[n] for n in self.numbers]
-        ctx.save_for_backward(*output, *[inputs[n] for n in self.tensors])
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
-
-    def backward(
-        self, ctx: Any, grad: Tensor | None, kernel: Callable[..., tuple[Tensor, ...]]
-    ) -> tuple[Tensor | None, ...]:
-        arguments: list[Any] = [None] * (len(self.numbers) + len(self.tensors))
-        gradients: list[Tensor | None] = list(arguments)
-        if grad is None:
-            return tuple(gradients)
-        out, lse, *tensors = ctx.saved_tensors
-        for n, x in zip((*self.tensors, *self.numbers), (*tensors, *ctx.numbers), strict=True):
-            arguments[n] = x
-        # A dispatcher leaves out the last arguments if they are the defaults.
-        needs_grad = (*ctx.needs_input_grad, *[False] * (len(arguments) - len(ctx.needs_input_grad)))
-        flags = [any(needs_grad[n] for n in group) for group in self.groups]
-        computed = kernel(grad, *arguments[:3], out, lse, *arguments[3:], *flags)
-        for n, gradient in zip(self.differentiable, computed, strict=True):
-            gradients[n] = gradient if needs_grad[n] else None
-        return tuple(gradients)
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.numbers = [None if n in _TENSORS else x for n, x in enumerate(inputs)]
+    ctx.save_for_backward(*output, *[inputs[n] for n in _TENSORS])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
 
 
-_autograd = OperatorAutograd(
-    schemas.ATTENTION,
-    (
-        *("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows", "sink"),
-        *("prefix_sum", "value_vectors"),
-    ),
-)
-_autograd.register(attention, attention_backward)
+def _backward(ctx: Any, grad: Tensor | None, kernel: Callable[..., tuple[Tensor, ...]]) -> tuple[Tensor | None, ...]:
+    """Return the gradient of every input, by a function with the arguments of `attention_backward`."""
+    if grad is None:
+        return (None,) * len(_INPUTS)
+    out, lse, *tensors = ctx.saved_tensors
+    inputs = list(ctx.numbers)
+    for n, x in zip(_TENSORS, tensors, strict=True):
+        inputs[n] = x
+    needed = [name for name, needs_grad in zip(_INPUTS, ctx.needs_input_grad, strict=True) if needs_grad]
+    needs = [name for name in LEARNED if name in with_groups(set(needed) & set(LEARNED))]
+    gradients = kernel(grad, *inputs[:3], out, lse, *inputs[3:], needs)
+    by_name = dict(zip(("q", "k", "v", *LEARNED), gradients, strict=True))
+    return tuple(by_name[name] if name in needed else None for name in _INPUTS)
+
+
+attention.register_autograd(lambda ctx, grad, _: _backward(ctx, grad, attention_backward), setup_context=_setup_context)
+attention_backward.register_autograd(_no_second_derivative)
 
 
 def _is_eager_on_cpu(*tensors: Tensor) -> bool:
@@ -200,27 +155,27 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
-        output = cpu.forward(q, k, v, Arguments.unflatten(flat))
-        _autograd.setup_context(ctx, (q, k, v, *flat), output)
+        output = cpu.forward(q, k, v, Arguments(*flat))
+        _setup_context(ctx, (q, k, v, *flat), output)
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         direct = grad is not None and _is_eager_on_cpu(grad) and not torch.is_grad_enabled()
-        return _autograd.backward(ctx, grad, _backward_in_shared_storage if direct else attention_backward)
+        return _backward(ctx, grad, _backward_in_shared_storage if direct else attention_backward)
 
 
 def _backward_in_shared_storage(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
-) -> Gradients:
-    arguments, needs = Arguments.unflatten(flat[:-6]), NeedsGrad(*flat[-6:])
-    return cpu.backward(grad, q, k, v, out, lse, arguments, needs, separate_storage=False)
+) -> tuple[Tensor, ...]:
+    arguments, needs = Arguments(*flat[:-1]), frozenset(flat[-1])
+    return tuple(cpu.backward(grad, q, k, v, out, lse, arguments, needs, separate_storage=False).values())
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
     """Return `attention(...)`, without the overhead of torch.library if possible."""
     if not _is_eager_on_cpu(q, k, v):
-        return attention(q, k, v, *arguments.flatten())
+        return attention(q, k, v, *arguments)
     if not torch.is_grad_enabled():
         return cpu.forward(q, k, v, arguments)
-    return _Eager.apply(q, k, v, *arguments.flatten())
+    return _Eager.apply(q, k, v, *arguments)

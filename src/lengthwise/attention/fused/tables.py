@@ -4,9 +4,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import TENSORS
 from lengthwise.forms import AttentionModifiers, RelativeKeyBias, ToeplitzBias, VectorBias
 
 
@@ -28,7 +28,7 @@ def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
     """Return the terms that the kernels take as one thing; see `Term.kernel`.
 
     "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query vector": a vector
-    that is added to q. "segments" and "prefix sum": those of `PiecewiseLinearBias` and `CumulativeBias`.
+    that is added to q. "arguments": the term's own tensors, which the kernels read as they are (`own_arguments`).
     """
     return [term for term in modifiers.terms if term.kernel == kernel]
 
@@ -102,15 +102,23 @@ def vectors_over_same_distances(
     return (table, first), (value_table, first)
 
 
-def combined_prefix_sum(modifiers: AttentionModifiers, batch: int) -> Float[Tensor, "b #h j"] | None:
-    """Return the sum of all running sums over the keys in float64, or None."""
-    sums = [term.prefix_sum.double() for term in terms_for(modifiers, "prefix sum")]
-    if not sums:
-        return None
-    total = sums[0]
-    for other in sums[1:]:
-        total = total + other
-    return total.expand(batch, -1, -1).contiguous()
+def own_arguments(modifiers: AttentionModifiers, compute: torch.dtype, batch: int) -> dict[str, Any]:
+    """Return the tensors of terms that are arguments of the kernels under the same names, as they are declared.
+
+    If several terms have the same argument, it is their sum.
+    """
+    found: dict[str, Tensor] = {}
+    for term in terms_for(modifiers, "arguments"):
+        for name in TENSORS.keys() & term.tensors.keys():
+            argument, x = TENSORS[name], getattr(term, name)
+            x = (x if argument.learned else x.detach()).to(argument.dtype or compute)
+            found[name] = found[name] + x if name in found else x
+    return {name: plain(_for_whole_batch(name, x, batch), x.dtype) for name, x in found.items()}
+
+
+def _for_whole_batch(name: str, x: Tensor, batch: int) -> Tensor:
+    axis = TENSORS[name].axes[0]
+    return x.expand(batch, *x.shape[1:]) if axis.name == "batch" and not axis.shared else x
 
 
 def combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:

@@ -55,7 +55,7 @@
 // WORK. A unit of work is one sequence and one key head, or a part of it; driver.cpp shares units among threads, so that
 // results do not depend on how many there are.
 //
-// FILES. params.h: the call, as Python passes it. plan.h: what the driver prepares. worker.h: a thread's state, and its
+// FILES. params.h, call.h: the call, as Python passes it. plan.h: what the driver prepares. worker.h: a thread's state, and its
 // functions by file. scratch.h: its memory. tensors.h, rotary.h: loading and storing. vec.h, convert.h: vectors and 16-bit
 // formats. statistics.h: statistics of the weights in place of the output. segments.cpp: the segments of FIRE's MLP.
 //
@@ -88,7 +88,7 @@ inline bool Worker<Vec>::prepare_scratch() {
   scratch.allocate_scratch(thread_memory.data, plan, width, max_visible_blocks, rows_in_place());
   // Sums along diagonals read the zeros to the left and right of a row's keys.
   if (call.backward) memset(scratch.dS, 0, sizeof(T) * BLOCK_Q * ROW);
-  if (call.value_vectors.table) memset(scratch.visible_weights, 0, sizeof(T) * BLOCK_Q * ROW);
+  if (call.value_vectors) memset(scratch.visible_weights, 0, sizeof(T) * BLOCK_Q * ROW);
   if (call.backward && call.slope) memset(scratch.dfeature, 0, sizeof(T) * BLOCK_Q * ROW);
   if (call.backward && plan.segment_starts) {
     memset(scratch.slope_sums, 0, sizeof(double) * call.segments * N);

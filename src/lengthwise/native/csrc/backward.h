@@ -35,8 +35,7 @@ inline void Worker<Vec>::accumulate_dq_dk(const BlockPair& pair, bool masked, i6
     accumulate_rows(dS, rows, k_stride, scratch.dq, block.size, keys.size, pair.begin, pair.end);
     accumulate_columns(dS, ROW, scratch.q, dk, block.size, keys.size, pair.begin, pair.end);
   }
-  if (plan.grad_table || call.grad_slope) accumulate_bias_gradients(pair, h);
-  if (call.grad_prefix_sum) accumulate_cumulative(pair, h);
+  accumulate_bias_gradients(pair, h);
   if (call.grad_content) {
     prepare_relative(key_vectors, block, keys);
     accumulate_relative_rows(pair, key_vectors, dS, scratch.dcontent);
@@ -146,7 +145,7 @@ inline void Worker<Vec>::backward_block(i64 h, const Block& block, i64 first_k_b
       const i64 row = saves ? (i64)SAVED_ROW : (i64)ROW;
       multiply_panels(scratch.grad, scratch.v_panels + panel, dP, row, block.size, keys.size, pair.begin, pair.end);
       compute_logits(pair, scratch.k_panels + panel, P, row);
-      if (call.value_vectors.table) {
+      if (call.value_vectors) {
         prepare_relative(value_vectors, block, keys);
         add_relative_products(pair, value_vectors, scratch.grad, dP, row);
       }

@@ -12,10 +12,10 @@ inline void Worker<Vec>::select_head(i64 h) {
   if (call.table) table = (const T*)call.table + (call.table_heads > 1 ? h : 0) * call.table_size;
   if (call.prefix_sum) prefix_sum = prefix_sum_of(h);
   if (call.slope) {
-    i64 first = (call.segment_heads > 1 ? h : 0) * call.segments;
+    i64 first = (call.slope_heads > 1 ? h : 0) * call.segments;
     slope = (const T*)call.slope + first;
     intercept = (const T*)call.intercept + first;
-    const i64 row = call.segment_heads > 1 ? h * call.feature_size : 0;
+    const i64 row = call.slope_heads > 1 ? h * call.feature_size : 0;
     if (plan.shared_bias) {
       shared_bias = (const T*)plan.shared_bias + row;
       if (plan.shared_slope) shared_slope = (const T*)plan.shared_slope + row;
@@ -70,8 +70,8 @@ inline void Worker<Vec>::prepare_bias(const Block& q, const Block& k) {
 // The distance from key j to query i.
 template <class Vec>
 inline i64 Worker<Vec>::distance(i64 i, i64 j) const {
-  const i64 position_q = call.position_q ? (call.position_q + b * call.position_q_stride)[i] : query_offset + i;
-  return position_q - (call.position_k ? (call.position_k + b * call.position_k_stride)[j] : j);
+  const i64 position_q = call.position_q ? call.position_q[start_of_sequence(call.position_q_batch, b, call.queries) + i] : query_offset + i;
+  return position_q - (call.position_k ? call.position_k[start_of_sequence(call.position_k_batch, b, call.keys) + j] : j);
 }
 
 // What is added to the logits of row r, in units of log 2: at least the first `visible` columns.
@@ -124,7 +124,7 @@ INLINE auto Worker<Vec>::per_pair_bias(const Block& q, const Block& k, i64 r, i6
 template <class Vec>
 inline auto Worker<Vec>::bias_gradients(i64 h) const -> BiasGradients {
   BiasGradients grad = {};
-  const i64 row_of_head = b * call.heads + h, segment_row = call.segment_heads > 1 ? row_of_head : unit;
+  const i64 row_of_head = b * call.heads + h, segment_row = call.slope_heads > 1 ? row_of_head : unit;
   if (plan.grad_table) grad.table = plan.grad_table + (call.table_heads > 1 ? row_of_head : unit) * call.table_size;
   if (plan.grad_query_scale) grad.query_scale = plan.grad_query_scale + unit * call.queries;
   if (plan.dS_by_distance) grad.dS_by_distance = plan.dS_by_distance + segment_row * call.feature_size;
@@ -164,6 +164,12 @@ inline void Worker<Vec>::accumulate_per_pair(const BlockPair& pair, i64 r, const
 
 template <class Vec>
 inline void Worker<Vec>::accumulate_bias_gradients(const BlockPair& pair, i64 h) {
+  if (plan.grad_table || call.grad_slope) accumulate_distance_gradients(pair, h);
+  if (call.grad_prefix_sum) accumulate_cumulative(pair, h);
+}
+
+template <class Vec>
+inline void Worker<Vec>::accumulate_distance_gradients(const BlockPair& pair, i64 h) {
   const Block &q = *pair.q, &k = *pair.k;
   const BiasGradients grad = bias_gradients(h);
   if (bias_path == BiasPath::PER_PAIR) {

@@ -11,7 +11,7 @@ namespace {
 
 template <class Vec>
 inline const double* Worker<Vec>::prefix_sum_of(i64 h) const {
-  return call.prefix_sum + (b * call.prefix_sum_heads + (call.prefix_sum_heads > 1 ? h : 0)) * call.keys;
+  return (const double*)call.prefix_sum + (b * call.prefix_sum_heads + (call.prefix_sum_heads > 1 ? h : 0)) * call.keys;
 }
 
 template <class Vec>

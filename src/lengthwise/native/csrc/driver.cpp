@@ -112,8 +112,7 @@ struct PlanStorage {
 
 template <class T>
 void plan_sequences(const Call& call, Plan& plan, PlanStorage<T>& storage) {
-  plan.sequence_step = (call.position_q && call.position_q_stride) || (call.position_k && call.position_k_stride) ||
-                       (call.documents && call.documents_stride);
+  plan.sequence_step = call.position_q_batch > 1 || call.position_k_batch > 1 || call.documents_batch > 1;
   storage.sequences.resize((size_t)(plan.sequence_step ? call.batch : 1));
   for (size_t n = 0; n < storage.sequences.size(); n++)
     storage.blocks.push_back(cut_sequence(call, (i64)n, storage.sequences[n]));
@@ -132,8 +131,8 @@ void plan_segments(const Call& original, Call& call, Plan& plan, PlanStorage<T>&
   // For fewer queries the tables would cost more than they save.
   if (call.queries && !(plan.segment_starts && call.queries < 8)) fill_shared_scale_tables(original, plan, storage.shared);
   if (plan.all_share_scale) return;
-  narrow(call.slope, call.segment_heads * call.segments, storage.slope);
-  narrow(call.intercept, call.segment_heads * call.segments, storage.intercept);
+  narrow(call.slope, call.slope_heads * call.segments, storage.slope);
+  narrow(call.intercept, call.intercept_heads * call.segments, storage.intercept);
   narrow(call.distance_feature, call.feature_size, storage.feature);
   narrow(call.query_scale, call.query_scale_batch * call.queries, storage.query_scale);
 }
@@ -218,7 +217,7 @@ void reduce_bias_gradients(const Call& original, const Call& call, const Plan& p
   if (call.grad_table)
     sum_rows<T>(plan.grad_table, rows.table, call.table_size, call.table_heads > 1 ? call.heads : 1, call.grad_table);
   if (!call.grad_slope) return;
-  const i64 heads = call.segment_heads > 1 ? call.heads : 1;
+  const i64 heads = call.slope_heads > 1 ? call.heads : 1;
   // Where all queries share a scale, these sums have no rows, and the gradients become 0 here.
   std::vector<double> lines((size_t)(2 * heads * call.segments));
   sum_rows<double>(plan.grad_lines, plan.grad_lines ? rows.segments : 0, 2 * call.segments, heads, lines.data());
@@ -226,7 +225,7 @@ void reduce_bias_gradients(const Call& original, const Call& call, const Plan& p
     ((double*)call.grad_slope)[n] = lines[(size_t)(2 * n)];
     ((double*)call.grad_intercept)[n] = lines[(size_t)(2 * n + 1)];
   }
-  sum_rows<double>(plan.grad_feature, plan.grad_lines ? units : 0, call.feature_size, 1, call.grad_feature);
+  sum_rows<double>(plan.grad_feature, plan.grad_lines ? units : 0, call.feature_size, 1, call.grad_distance_feature);
   if (plan.shared_bias) add_shared_scale_gradients(original, plan, shared_segment, rows.segments, heads);
   if (call.query_scale_batch == 1) {
     sum_rows<double>(plan.grad_query_scale, units, call.queries, 1, call.grad_query_scale);
@@ -251,18 +250,18 @@ int run_call(const Call& original) {
   if (call.backward && plan.splits > 1) storage.partial.resize((size_t)(units * 2 * call.keys * call.dim));
   plan.partial = storage.partial.data();
   const SumRows rows = {call.table_heads > 1 ? call.batch * call.heads : units,
-                        call.segment_heads > 1 ? call.batch * call.heads : units};
+                        call.slope_heads > 1 ? call.batch * call.heads : units};
   thread_local std::vector<double> sums;
   allocate_gradient_sums(call, units, rows, sums, plan);
-  plan.grad_key_vectors = allocate_vector_sums(call, call.key_vectors, units, storage.key_vector_sums);
-  plan.grad_value_vectors = allocate_vector_sums(call, call.value_vectors, units, storage.value_vector_sums);
+  plan.grad_key_vectors = allocate_vector_sums(call, key_vectors_of(call), units, storage.key_vector_sums);
+  plan.grad_value_vectors = allocate_vector_sums(call, value_vectors_of(call), units, storage.value_vector_sums);
   if (!run_kernel(call, plan, units)) return 1;
   if (plan.split_keys) combine_key_splits<T>(call, plan);
   if (call.backward && plan.splits > 1) combine_head_splits<T>(call, plan);
   reduce_bias_gradients<T>(original, call, plan, units, rows, storage.shared.segment.data());
   // The content was multiplied by 1 / ln 2.
-  reduce_vector_gradient<T>(call, call.key_vectors, units, plan.grad_key_vectors, 0.6931471805599453);
-  reduce_vector_gradient<T>(call, call.value_vectors, units, plan.grad_value_vectors, 1);
+  reduce_vector_gradient<T>(call, key_vectors_of(call), units, plan.grad_key_vectors, 0.6931471805599453);
+  reduce_vector_gradient<T>(call, value_vectors_of(call), units, plan.grad_value_vectors, 1);
   if (sums.capacity() > LENGTHWISE_KEEP_BYTES / sizeof(double)) std::vector<double>().swap(sums);
   return 0;
 }
@@ -278,5 +277,3 @@ EXPORTED int lengthwise_attention(const Call* call) {
 }
 
 EXPORTED int lengthwise_target() { return (int)best_target(); }
-
-EXPORTED int lengthwise_call_size() { return (int)sizeof(Call); }

@@ -43,7 +43,7 @@ inline void Worker<Vec>::forward() {
               masked_gemm(pair, logits, ROW, true, values, v_stride, scratch.out);
             else
               accumulate_rows(logits, values, v_stride, scratch.out, block.size, keys.size, pair.begin, pair.end);
-            if (call.value_vectors.table) {
+            if (call.value_vectors) {
               prepare_relative(value_vectors, block, keys);
               accumulate_relative_rows(pair, value_vectors, visible_weights(pair, logits, ROW), scratch.out);
             }

@@ -52,7 +52,7 @@ struct Plan {
   const double *exact_feature, *exact_query_scale;  // in float64, where the call's copies are narrowed to float32
 
   // Queries whose scale is `shared_scale` have a segment bias that depends on the distance alone:
-  //   shared_bias [segment_heads, feature_size], in units of log 2;
+  //   shared_bias [slope_heads, feature_size], in units of log 2;
   //   shared_slope, its derivative by the query scale: slope times feature;
   //   dS_by_distance, the sums of dS at each distance, from which all gradients but that of the query scales follow.
   // Null where they are not needed.

@@ -26,7 +26,7 @@ namespace {
 
 template <class Vec>
 inline bool Worker<Vec>::copy_vectors(Relative& relative, i64 h) {
-  const DistanceVectors& vectors = *relative.vectors;
+  const DistanceVectors& vectors = relative.vectors;
   const T* table = (const T*)vectors.table + (vectors.heads > 1 ? h : 0) * vectors.size * vectors.dim;
   if (table == relative.table) return relative.finite;
   relative.table = table;
@@ -54,16 +54,16 @@ inline bool Worker<Vec>::copy_vectors(Relative& relative, i64 h) {
 // Makes the vectors of a head available, and begins their gradient.
 template <class Vec>
 inline void Worker<Vec>::select_relative_head(Relative& relative, i64 h) {
-  if (!relative.vectors->table) return;
+  if (!relative.vectors.table) return;
   relative.finite = copy_vectors(relative, h);
-  if (call.backward && relative.vectors->grad)
+  if (call.backward && relative.vectors.grad)
     memset(relative.buffers.grad, 0, sizeof(T) * relative.buffers.count * relative.width);
 }
 
 // Adds a head's gradient to the unit's sums.
 template <class Vec>
 inline void Worker<Vec>::store_relative_gradient(const Relative& relative, void* sums, i64 h) const {
-  const DistanceVectors& vectors = *relative.vectors;
+  const DistanceVectors& vectors = relative.vectors;
   if (!sums) return;
   T* to = (T*)sums + (vectors.heads > 1 ? b * call.heads + h : unit) * vectors.size * vectors.dim;
   for (i64 m = 0; m < relative.buffers.count; m++) {
@@ -78,7 +78,7 @@ template <class Vec>
 inline void Worker<Vec>::prepare_relative(Relative& relative, const Block& q, const Block& k) const {
   relative.is_skewed = consecutive;
   if (!consecutive) return;
-  const DistanceVectors& vectors = *relative.vectors;
+  const DistanceVectors& vectors = relative.vectors;
   const i64 furthest = q.position + q.size - 1 - k.position - vectors.first, diagonals = q.size + k.size - 1;
   const i64 far = furthest - (vectors.size - 1);  // the last diagonal with the furthest vector
   relative.low = clamp(far + 1, 0, diagonals);
@@ -90,8 +90,8 @@ inline void Worker<Vec>::prepare_relative(Relative& relative, const Block& q, co
 // The vector of query i and key j.
 template <class Vec>
 inline i64 Worker<Vec>::vector_of_pair(const Relative& relative, i64 i, i64 j) const {
-  const i64 last = relative.vectors->size - 1;
-  return PADDING + last - clamp(distance(i, j) - relative.vectors->first, 0, last);
+  const i64 last = relative.vectors.size - 1;
+  return PADDING + last - clamp(distance(i, j) - relative.vectors.first, 0, last);
 }
 
 // to[r, c] += <row r of a, the vector of the pair>
@@ -101,7 +101,7 @@ inline void Worker<Vec>::add_relative_products(const BlockPair& pair, const Rela
   const i64 rows = pair.q->size, columns = pair.k->size, width = relative.width, low = relative.low, high = relative.high;
   if (!relative.is_skewed) return add_products_per_pair(pair, relative, a, to, stride);
   const i64 count = min(high - low + Vec::N, rows + columns - 1 + N - low);
-  for (i64 d = 0; d < relative.vectors->dim && low < high; d++)
+  for (i64 d = 0; d < relative.vectors.dim && low < high; d++)
     memcpy(scratch.diagonal_vectors + d * Scratch::DIAGONALS + low,
            relative.buffers.columns + d * relative.buffers.count + relative.first_diagonal + low, sizeof(T) * count);
   for (i64 r = 0; r < rows; r += SKEW_ROWS) {
@@ -110,7 +110,7 @@ inline void Worker<Vec>::add_relative_products(const BlockPair& pair, const Rela
     for (i64 part = 0, x = 0; part < parts; part++) {
       const i64 stop = vectors * (part + 1) / parts;  // tiles of about the same size
       multiply_tile<Vec>(tile.rows, stop - x, a + r * width, width, 1, scratch.diagonal_vectors + tile.first_diagonal + x * N,
-                         Scratch::DIAGONALS, to + r * stride + tile.first_column + x * N, stride + 1, relative.vectors->dim,
+                         Scratch::DIAGONALS, to + r * stride + tile.first_column + x * N, stride + 1, relative.vectors.dim,
                          true);
       x = stop;
     }
@@ -286,13 +286,13 @@ inline void Worker<Vec>::accumulate_relative_gradient(const BlockPair& pair, con
 
 template <class Vec>
 inline i64 Worker<Vec>::content_row(i64 h, i64 i) const {
-  return ((b * call.heads + h) * call.queries + i) * call.key_vectors.dim;
+  return ((b * call.heads + h) * call.queries + i) * call.content_dim;
 }
 
 // Loads the content of a block of queries, in units of log 2. Returns whether it is finite.
 template <class Vec>
 inline bool Worker<Vec>::load_content(i64 h, const Block& block) const {
-  const i64 dim = call.key_vectors.dim, width = key_vectors.width;
+  const i64 dim = call.content_dim, width = key_vectors.width;
   V check = {};
   for (i64 r = 0; r < block.size; r++) {
     const T* from = (const T*)call.content + content_row(h, block.start + r);
@@ -309,7 +309,7 @@ template <class Vec>
 inline void Worker<Vec>::store_content_gradient(i64 h, const Block& block) const {
   for (i64 r = 0; r < block.size; r++)
     memcpy((T*)call.grad_content + content_row(h, block.start + r), scratch.dcontent + r * key_vectors.width,
-           sizeof(T) * (size_t)call.key_vectors.dim);
+           sizeof(T) * (size_t)call.content_dim);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void fill_shared_scale_tables(const Call& call, Plan& plan, SharedScaleTables<T>
   const i64 size = call.feature_size, last = call.segments - 1;
   plan.shared_scale = *scale;
   tables.segment.resize((size_t)size);
-  tables.bias.resize((size_t)(call.segment_heads * size));
+  tables.bias.resize((size_t)(call.slope_heads * size));
   if (call.grad_slope) tables.slope.resize(tables.bias.size());
   i64 s = 0;
   double before = -INFINITY;
@@ -116,7 +116,7 @@ void fill_shared_scale_tables(const Call& call, Plan& plan, SharedScaleTables<T>
     while (s < last && knots[s] <= x) s++;
     tables.segment[(size_t)d] = (int32_t)s;
   }
-  for (i64 h = 0; h < call.segment_heads; h++, slope += call.segments, intercept += call.segments)
+  for (i64 h = 0; h < call.slope_heads; h++, slope += call.segments, intercept += call.segments)
     for (i64 d = 0; d < size; d++) {
       const i64 s = tables.segment[(size_t)d];
       const size_t n = (size_t)(h * size + d);
@@ -135,7 +135,7 @@ void fill_shared_scale_tables(const Call& call, Plan& plan, SharedScaleTables<T>
 void add_shared_scale_gradients(const Call& call, const Plan& plan, const int32_t* segment, i64 rows, i64 heads) {
   const double *feature = (const double*)call.distance_feature, *slope = (const double*)call.slope;
   double *grad_slope = (double*)call.grad_slope, *grad_intercept = (double*)call.grad_intercept;
-  double* grad_feature = (double*)call.grad_feature;
+  double* grad_feature = (double*)call.grad_distance_feature;
   for (i64 h = 0; h < heads; h++, slope += call.segments, grad_slope += call.segments, grad_intercept += call.segments)
     for (i64 d = 0; d < call.feature_size; d++) {
       const i64 s = segment[d];

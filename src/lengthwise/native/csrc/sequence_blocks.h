@@ -49,7 +49,7 @@ SequenceBlocks cut_sequence(const Call& call, i64 b, SequenceStorage& storage) {
   const int32_t* document = nullptr;
   bool split_documents = false;
   if (call.documents) {
-    number_documents(call.documents + b * call.documents_stride, call.keys, storage.document);
+    number_documents(call.documents + start_of_sequence(call.documents_batch, b, call.keys), call.keys, storage.document);
     document = storage.document.data();
     i64 changes = 1;
     for (i64 n = 1; n < call.keys; n++) changes += document[n] != document[n - 1];
@@ -57,8 +57,8 @@ SequenceBlocks cut_sequence(const Call& call, i64 b, SequenceStorage& storage) {
     split_documents = changes * 16 <= call.keys || changes <= 2;
   }
   const i64 offset = call.keys - call.queries;
-  const i64* position_q = call.position_q ? call.position_q + b * call.position_q_stride : nullptr;
-  const i64* position_k = call.position_k ? call.position_k + b * call.position_k_stride : nullptr;
+  const i64* position_q = call.position_q ? call.position_q + start_of_sequence(call.position_q_batch, b, call.queries) : nullptr;
+  const i64* position_k = call.position_k ? call.position_k + start_of_sequence(call.position_k_batch, b, call.keys) : nullptr;
   const int32_t* document_q = document ? document + offset : nullptr;
   cut_into_blocks(call.queries, BLOCK_Q, position_q, offset, document_q, split_documents, storage.q);
   cut_into_blocks(call.keys, BLOCK_K, position_k, 0, document, split_documents, storage.k);

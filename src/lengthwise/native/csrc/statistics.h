@@ -41,7 +41,7 @@ template <class Vec>
 inline void Worker<Vec>::accumulate_statistics(const BlockPair& pair, i64 h) {
   const Block &q = *pair.q, &k = *pair.k;
   const i64 bins = call.edges_size + 1;
-  const i64* rank = call.rank ? call.rank + b * call.rank_stride : nullptr;
+  const i64* rank = call.rank ? call.rank + start_of_sequence(call.rank_batch, b, call.keys) : nullptr;
   for (i64 r = 0; r < q.size; r++) {
     const i64 begin = clamp(pair.begin + r, 0, k.size), end = clamp(pair.end + r, 0, k.size), i = q.start + r;
     if (end <= begin) continue;

@@ -30,7 +30,7 @@ enum class BiasPath {
 // One of the two tables of vectors, and what depends on the head and the pair of blocks.
 template <class Vec>
 struct RelativeVectors {
-  const DistanceVectors* vectors;
+  const DistanceVectors vectors;
   i64 width;  // their dim, rounded up to whole vectors
   typename ::Scratch<Vec>::VectorBuffers& buffers;
   const typename Vec::T* table = nullptr;  // of the head that the buffers hold
@@ -87,8 +87,8 @@ struct Worker {
   explicit Worker(const Plan& plan)
       : plan(plan), call(*plan.call), width(round_up(plan.call->dim, N)), vectors(width / N),
         group(plan.call->heads / plan.call->kv_heads), query_offset(plan.call->keys - plan.call->queries),
-        key_vectors{&call.key_vectors, round_up(call.key_vectors.dim, N), scratch.key_vectors},
-        value_vectors{&call.value_vectors, width, scratch.value_vectors} {}
+        key_vectors{key_vectors_of(call), round_up(call.content_dim, N), scratch.key_vectors},
+        value_vectors{value_vectors_of(call), width, scratch.value_vectors} {}
   ~Worker() {
     if (thread_memory.size > LENGTHWISE_KEEP_BYTES) thread_memory.release();
   }
@@ -124,9 +124,11 @@ struct Worker {
 
   // ---- rotary.h
 
-  const T* cos_sin_of(const void* all, i64 stride) const { return all ? (const T*)all + b * stride : nullptr; }
-  const T* cos_sin_q() const { return cos_sin_of(call.cos_sin_q, call.cos_sin_q_stride); }
-  const T* cos_sin_k() const { return cos_sin_of(call.cos_sin_k, call.cos_sin_k_stride); }
+  const T* cos_sin_of(const void* all, i64 batch, i64 tokens) const {
+    return all ? (const T*)all + start_of_sequence(batch, b, tokens * 2 * call.pairs) : nullptr;
+  }
+  const T* cos_sin_q() const { return cos_sin_of(call.cos_sin_q, call.cos_sin_q_batch, call.queries); }
+  const T* cos_sin_k() const { return cos_sin_of(call.cos_sin_k, call.cos_sin_k_batch, call.keys); }
   void rotate(const T* cos, T sign, const T* from, T factor, T* to) const;
   bool load_rotated_rows(const TensorView& view, i64 head, i64 start, i64 count, T factor, T* to, const T* cos_sin) const;
   const T* rotate_back(const T* cos_sin, i64 t, const T* from) const;
@@ -160,6 +162,7 @@ struct Worker {
   const T* distance_bias_row(const Block& q, const Block& k, i64 r, i64 visible);
   const T* per_pair_bias(const Block& q, const Block& k, i64 r, i64 visible);
   void accumulate_bias_gradients(const BlockPair& pair, i64 h);
+  void accumulate_distance_gradients(const BlockPair& pair, i64 h);
   struct BiasGradients {  // the sums of the unit at hand; null where a gradient is not asked for
     double *table, *lines, *feature, *query_scale, *dS_by_distance;
   };

@@ -16,13 +16,13 @@ from lengthwise.forms.base import along_axes, selection
 from lengthwise.span import PairBlock, Span
 
 # Queries of a block, and logits that are processed together: few enough for a core's cache, or enough to use a GPU.
-_ROWS = {"cpu": 64, "other": 256}
-_LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
+BLOCK_QUERIES = {"cpu": 64, "other": 256}
+BLOCK_LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
 
 
 def query_blocks(mask: Mask, device: torch.device) -> Iterator[PairBlock]:
     """Yield the blocks of queries on a device, with the keys that may be visible to them."""
-    return mask.query_blocks(_ROWS["cpu" if device.type == "cpu" else "other"])
+    return mask.query_blocks(BLOCK_QUERIES["cpu" if device.type == "cpu" else "other"])
 
 
 # Columns of a block, and which of their pairs are hidden, [b|1, 1, i, columns].
@@ -144,7 +144,7 @@ class Blocks:
 
     def split(self, q: Float[Tensor, "b h i d"]) -> Iterator[tuple[PairBlock, list[PairBlock]]]:
         """Yield blocks of queries of the whole batch, each with its division into blocks of some rows of the batch."""
-        max_logits = _LOGITS["cpu" if q.device.type == "cpu" else "other"]
+        max_logits = BLOCK_LOGITS["cpu" if q.device.type == "cpu" else "other"]
         for block in query_blocks(self.mask, q.device):
             rows, keys = block.queries, block.keys
             step = max(1, max_logits // (q.shape[1] * _size(rows) * _size(keys)))

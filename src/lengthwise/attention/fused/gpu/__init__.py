@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
-from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
+from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
@@ -78,7 +78,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
     is_decoding = call.queries <= MAX_DECODING_QUERIES
     if is_decoding:
         size = size._replace(queries=16, warps=4)
-        visible = min(call.keys, arguments.geometry.window + call.queries) if arguments.geometry.window else call.keys
+        visible = min(call.keys, arguments.window + call.queries) if arguments.window else call.keys
         splits = max(1, min(_busy_programs(q.device) // (call.batch * call.heads), -(-visible // (2 * size.keys))))
     # More is added to the output in float32 before it is rounded.
     total = out if call.values is None else torch.empty_like(out, dtype=torch.float32)
@@ -92,7 +92,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
         else None
     )
     attend[(call.batch * call.heads * count * splits,)](
-        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.sink, call.bias, call.tokens, call.tiles(lists),
+        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.args, call.tiles(lists),
         call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
@@ -109,28 +109,22 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
 
 @_on_device_of_first_argument
 def backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: NeedsGrad
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: Needs
 ) -> Gradients:
-    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale, rows, sink, prefix_sum and values;
-    see operator.py."""
+    """Return the gradients of q, k, v and the learned arguments; see operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
     gradients = empty_gradients(q, k, v, lse, arguments, needs)
     if not q.numel():
-        for x in gradients:
+        for x in gradients.values():
             x.zero_()
         return gradients
     call = Call(q, k, v, arguments)
-    dq, dk, dv, *_, dquery_scale, drows, dsink, dprefix_sum, dvalues = gradients
-    case, rows = call.case, arguments.rows.table
-    needs = NeedsGrad(
-        needs.table and case.biases.table is not None,
-        needs.segments and case.biases.segments is not None,
-        needs.rows and rows is not None,
-        needs.sink and call.sink is not None,
-        needs.prefix_sum and call.prefix_sum is not None,
-        needs.values and call.values is not None,
-    )
+    dq, dk, dv = (gradients[name] for name in "qkv")
+    case, rows = call.case, arguments.rows
+    needs = frozenset(name for name in needs if getattr(arguments, name) is not None)
+    needs_table, needs_segments, needs_rows = "table" in needs, "slope" in needs, "rows" in needs
+    needs_sums = "prefix_sum" in needs
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
@@ -146,45 +140,47 @@ def backward(
     size = by_queries
     lists = tiles.lists(tiles.by_queries, case, size.queries, size.keys) if call.needs_lists else None
     if call.values is not None:
-        call.bias = call.bias._replace(value_rows=value_vectors.value_rows(call.values, grad))
-    if needs.values:
-        value_vectors.write_gradient(dvalues, value_vectors.sums_of_weights(call, lse, size, lists), grad)
-    has_positions = case.geometry.position_q is not None
-    scatter_rows = needs.rows and has_positions
+        call.args = call.args._replace(value_rows=value_vectors.value_rows(call.values, grad))
+    if "value_vectors" in needs:
+        value_vectors.write_gradient(
+            gradients["value_vectors"], value_vectors.sums_of_weights(call, lse, size, lists), grad
+        )
+    has_positions = call.arguments.position_q is not None
+    scatter_rows = needs_rows and has_positions
     fixed_point = None
-    if scatter_rows or needs.segments or (needs.table and has_positions):
+    if scatter_rows or needs_segments or (needs_table and has_positions):
         fixed_point = fixed_point_for(call, grad, lse, delta)
     new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
-    residuals = new_sums() if needs.table or needs.segments or needs.prefix_sum else None
-    query_scale_grads, mean_slopes = (new_sums() if needs.segments else None for _ in range(2))
-    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs.table or needs.rows else None
+    residuals = new_sums() if needs_table or needs_segments or needs_sums else None
+    query_scale_grads, mean_slopes = (new_sums() if needs_segments else None for _ in range(2))
+    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs_table or needs_rows else None
     row_grads = None
-    if needs.rows and rows is not None:
+    if needs_rows and rows is not None:
         row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
         *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
-        fixed_point.scales if fixed_point and scatter_rows else None, call.sink, call.bias, call.tokens, call.tiles(lists),
-        call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None, TABLE_GRAD=needs.table,
-        SEGMENT_GRADS=needs.segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
+        call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None, TABLE_GRAD=needs_table,
+        SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if residuals is not None:
         # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
         # gradient of a bias needs. The residual corrects that.
         delta += residuals
-    if needs.sink and call.sink is not None:  # its value is 0, so dS is its weight times -delta
+    if "sink" in needs and call.sink is not None:  # its value is 0, so dS is its weight times -delta
         weight = (call.sink.double()[:, None] - lse.double()).exp()
-        dsink.copy_(-(weight * delta).sum((0, 2)))
+        gradients["sink"].copy_(-(weight * delta).sum((0, 2)))
 
     size = by_keys
     count = -(-call.keys // size.keys)
     lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
     column_sums = row_sums = row_scale = None
-    if needs.prefix_sum:
+    if needs_sums:
         column_sums = lse.new_empty(*lse.shape[:2], call.keys, dtype=torch.float64)
         row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
     key_gradients[(call.batch * k.shape[1] * count,)](
-        *head_views, call.view(dk), call.view(dv), column_sums, row_sums, row_scale, lse, delta, call.bias,
-        call.tokens, call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
+        *head_views, call.view(dk), call.view(dv), column_sums, row_sums, row_scale, lse, delta, call.args,
+        call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if column_sums is not None:
@@ -192,10 +188,12 @@ def backward(
         by_head = -column_sums
         # A fixed-point number cannot be NaN, but the residual of such a row is.
         by_head[:, :, call.keys - call.queries :] += torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
+        dprefix_sum = gradients["prefix_sum"]
         dprefix_sum.copy_(by_head if dprefix_sum.shape[1] == call.heads else by_head.sum(1, keepdim=True))
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None
+        dquery_scale = gradients["query_scale"]
         shared_axes = 1 if len(dquery_scale) == len(query_scale_grads) else (0, 1)
         dquery_scale.copy_((query_scale_grads - mean_slopes * residuals).sum(shared_axes).view_as(dquery_scale))
     if row_grads is not None:
@@ -203,8 +201,9 @@ def backward(
         total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads
         total[..., 0] += end_sums[2]
         total[..., -1] += end_sums[3]
+        drows = gradients["rows"]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
-    if needs.table or needs.segments:
+    if needs_table or needs_segments:
         sizes = by_queries, by_distance
         write_bias_gradients(call, head_views, lse, delta, end_sums, fixed_point, sizes, gradients, needs)
     return gradients

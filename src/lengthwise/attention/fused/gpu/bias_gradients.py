@@ -45,8 +45,8 @@ def _sum_diagonals(x, SIZE: tl.constexpr):
 @triton.jit
 @no_type_check
 def _recompute_tile(
-    ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view, lse, delta, looked_up, factor, inverse, bias,
-    tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr,
+    ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view, lse, delta, looked_up, factor, inverse, args,
+    sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and distances.
@@ -55,8 +55,8 @@ def _recompute_tile(
     """
     full: tl.constexpr = KIND != GENERAL
     block = ib - diagonal
-    queries = _load_queries(batch, head, ib, sizes, tokens, bias, B, full)
-    keys = _load_keys(batch, block, sizes, tokens, B)
+    queries = _load_queries(batch, head, ib, sizes, args, B, full)
+    keys = _load_keys(batch, block, sizes, args, B)
     q = _load_tokens(q_view, batch, head, ib * B, sizes.queries, B, DIM, PADDED_DIM, full)
     grad = _load_tokens(grad_view, batch, head, ib * B, sizes.queries, B, DIM, PADDED_DIM, full)
     k = _load_tokens(k_view, batch, head // sizes.group, block * B, sizes.keys, B, DIM, PADDED_DIM, full)
@@ -64,11 +64,11 @@ def _recompute_tile(
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
     if looked_up is None:
         distance = _distances(queries, keys, KIND, False)
-        entry, feature = _look_up(distance, 0, head, bias, KIND, B)
+        entry, feature = _look_up(distance, 0, head, args, KIND, B)
     else:
         distance, entry, feature = looked_up
     dS, _, visible, _, _ = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys,
-                                            batch, head, info, factor, inverse, bias, tokens, sizes, KIND,
+                                            batch, head, info, factor, inverse, args, sizes, KIND,
                                             CAUSAL)  # fmt: skip
     return dS, visible, queries[5], distance
 
@@ -85,12 +85,12 @@ def _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx):
 
 @triton.jit
 @no_type_check
-def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, bias, sizes):
-    heads = 1 if bias.segment_step == 0 else sizes.heads
-    to = to + head * bias.segment_step + s
+def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, args, sizes):
+    heads = 1 if args.slope_heads_step == 0 else sizes.heads
+    to = to + head * args.slope_heads_step + s
     tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale + 2), mask=visible, sem="relaxed")
     tl.atomic_add(
-        to + heads * bias.segments, _to_fixed_point(dS * x, fixed_point_scale + 3), mask=visible, sem="relaxed"
+        to + heads * args.segments, _to_fixed_point(dS * x, fixed_point_scale + 3), mask=visible, sem="relaxed"
     )
 
 
@@ -98,27 +98,27 @@ def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, bias, size
 @no_type_check
 def _sum_segments(
     feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to, fixed_point_scale,
-    bias, sizes,
+    args, sizes,
 ):  # fmt: skip
     """Add the sums of a tile that has more than one segment."""
     x = feature * query_scale[:, None]
-    if bias.cell is None:
+    if args.cell is None:
         k0 = info & 0xFF
         k1 = k0 + (info >> 8)
         for k in range(k0, k1 + 1):
-            low = tl.load(bias.knots + k - 1, mask=k > k0, other=float("-inf"))
-            high = tl.load(bias.knots + k, mask=k < k1, other=float("inf"))
+            low = tl.load(args.knots + k - 1, mask=k > k0, other=float("-inf"))
+            high = tl.load(args.knots + k, mask=k < k1, other=float("inf"))
             # Written so that NaN is in every segment.
             part = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
-            a = tl.load(bias.slope + head * bias.segment_step + k)
+            a = tl.load(args.slope + head * args.slope_heads_step + k)
             feature_tile += part * (a * query_scale[:, None])
             intercept_sums += tl.where(slot == k, tl.sum(tl.sum(part, 1), 0), 0.0)
             slope_sums += tl.where(slot == k, tl.sum(tl.sum(part * x, 1), 0), 0.0)
     else:
-        s = _find_segment(x, bias)
-        a = tl.load(bias.slope + head * bias.segment_step + s)
+        s = _find_segment(x, args)
+        a = tl.load(args.slope + head * args.slope_heads_step + s)
         feature_tile += dS * (a * query_scale[:, None])
-        _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, bias, sizes)
+        _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, args, sizes)
     return feature_tile, intercept_sums, slope_sums
 
 
@@ -126,7 +126,7 @@ def _sum_segments(
 @no_type_check
 def distance_gradients(
     q_view, k_view, v_view, grad_view, lse, delta, grad_table, grad_feature, grad_segments, fixed_point_scale, regular,
-    bias, tokens, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    args, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
     SLOTS: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Sum gradients by distance, for distances that follow from indices; do nothing if `regular` is 0.
@@ -146,7 +146,7 @@ def distance_gradients(
         at = tiles.ends + line * 4
         row = tl.arange(0, B)
         distance = sizes.keys - sizes.queries + diagonal * B + row[:, None] - row[None, :]
-        entry, feature = _look_up(distance, 0, head, bias, GENERAL, B)
+        entry, feature = _look_up(distance, 0, head, args, GENERAL, B)
         looked_up = (distance, entry, feature)
         dtype: tl.constexpr = q_view.at.dtype.element_ty
         table_tile = _to_sum_dtype(tl.zeros([B, B], tl.float32), dtype)
@@ -165,7 +165,7 @@ def distance_gradients(
                     ib, info = _tile_entry(tiles, line, n, 0, 0, KIND)
                     dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                   v_view, grad_view, lse, delta, looked_up, factor,
-                                                                  inverse, bias, tokens, sizes, KIND, CAUSAL, B, DIM,
+                                                                  inverse, args, sizes, KIND, CAUSAL, B, DIM,
                                                                   PADDED_DIM)  # fmt: skip
                     dS = _to_sum_dtype(dS, dtype)
                     if TABLE_GRAD:
@@ -173,7 +173,7 @@ def distance_gradients(
                     if SEGMENT_GRADS and KIND != CLEAN:
                         feature_tile, intercept_sums, slope_sums = _sum_segments(
                             feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info,
-                            head, grad_segments, fixed_point_scale, bias, sizes,
+                            head, grad_segments, fixed_point_scale, args, sizes,
                         )  # fmt: skip
                     elif SEGMENT_GRADS:
                         if (info & 0xFF) != segment:
@@ -185,7 +185,7 @@ def distance_gradients(
                             segment = info & 0xFF
                         run_dS += tl.sum(dS, 1)
                         run_dSx += query_scale * tl.sum(dS * feature, 1)
-                        a = tl.load(bias.slope + head * bias.segment_step + segment)
+                        a = tl.load(args.slope + head * args.slope_heads_step + segment)
                         feature_tile += dS * (a * query_scale)[:, None]
             if SEGMENT_GRADS and KIND == CLEAN:
                 intercept_sums, slope_sums = _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx)
@@ -194,7 +194,7 @@ def distance_gradients(
             tl.store(grad_table + to, _sum_diagonals(table_tile, B))
         if SEGMENT_GRADS:
             tl.store(grad_feature + to, _sum_diagonals(feature_tile, B))
-            if bias.cell is None:
+            if args.cell is None:
                 to = grad_segments + program.to(tl.int64) * (2 * SLOTS) + slot
                 tl.store(to, intercept_sums)
                 tl.store(to + SLOTS, slope_sums)
@@ -204,7 +204,7 @@ def distance_gradients(
 @no_type_check
 def position_gradients(
     q_view, k_view, v_view, grad_view, lse, delta, grad_table, grad_feature, grad_segments, fixed_point_scale, regular,
-    bias, tokens, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    args, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
     CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Sum gradients by distance pair by pair, if `regular` is 0: distances do not follow from indices.
@@ -223,21 +223,25 @@ def position_gradients(
             ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), 0, 0, GENERAL)
             dS, visible, query_scale, distance = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
                                                                  v_view, grad_view, lse, delta, None, factor, inverse,
-                                                                 bias, tokens, sizes, GENERAL, CAUSAL, B, DIM,
+                                                                 args, sizes, GENERAL, CAUSAL, B, DIM,
                                                                  PADDED_DIM)  # fmt: skip
             if TABLE_GRAD:
-                to = grad_table + head * bias.table_step + _clamp_index(distance - bias.first, bias.table_size)
+                to = (
+                    grad_table
+                    + head * args.table_heads_step
+                    + _clamp_index(distance - args.table_first, args.table_size)
+                )
                 tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale), mask=visible, sem="relaxed")
             if SEGMENT_GRADS:
-                to = _clamp_index(distance, bias.feature_size)
-                x = tl.load(bias.distance_feature + to) * query_scale[:, None]
+                to = _clamp_index(distance, args.feature_size)
+                x = tl.load(args.distance_feature + to) * query_scale[:, None]
                 s = tl.zeros_like(x).to(tl.int32) + (info & 0xFF)
-                if bias.cell is None:
+                if args.cell is None:
                     for k in range(info & 0xFF, (info & 0xFF) + (info >> 8)):
-                        s += (x >= tl.load(bias.knots + k)).to(tl.int32)
+                        s += (x >= tl.load(args.knots + k)).to(tl.int32)
                 else:
-                    s = _find_segment(x, bias)
-                a = tl.load(bias.slope + head * bias.segment_step + s)
+                    s = _find_segment(x, args)
+                a = tl.load(args.slope + head * args.slope_heads_step + s)
                 new = _to_fixed_point(dS * a * query_scale[:, None], fixed_point_scale + 1)
                 tl.atomic_add(grad_feature + to, new, mask=visible, sem="relaxed")
-                _scatter_segments(grad_segments, s, x, dS, visible, head, fixed_point_scale, bias, sizes)
+                _scatter_segments(grad_segments, s, x, dS, visible, head, fixed_point_scale, args, sizes)

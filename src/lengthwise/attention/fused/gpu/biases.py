@@ -19,33 +19,33 @@ from lengthwise.attention.fused.gpu.rows import _row_entries
 
 @triton.jit
 @no_type_check
-def _find_segment(x, bias):
+def _find_segment(x, args):
     """Return how many knots are <= x, by a linear search that starts at the cell of x."""
-    low = tl.load(bias.cell_origin)
-    place = (x - low) * tl.load(bias.cell_origin + 1)
-    place = tl.minimum(tl.maximum(place, 0.0), (bias.cells - 1) * 1.0)
-    s = tl.load(bias.cell + tl.minimum(tl.maximum(place.to(tl.int32), 0), bias.cells - 1))
-    for _ in range(tl.load(bias.max_per_cell)):
-        knot = tl.load(bias.knots + tl.minimum(s, bias.segments - 2))
-        s += ((s < bias.segments - 1) & (knot <= x)).to(tl.int32)
+    low = tl.load(args.cell_origin)
+    place = (x - low) * tl.load(args.cell_origin + 1)
+    place = tl.minimum(tl.maximum(place, 0.0), (args.cells - 1) * 1.0)
+    s = tl.load(args.cell + tl.minimum(tl.maximum(place.to(tl.int32), 0), args.cells - 1))
+    for _ in range(tl.load(args.max_per_cell)):
+        knot = tl.load(args.knots + tl.minimum(s, args.segments - 2))
+        s += ((s < args.segments - 1) & (knot <= x)).to(tl.int32)
     return s
 
 
 @triton.jit
 @no_type_check
-def _segment_line(x, head, k0, k1, bias):
+def _segment_line(x, head, k0, k1, args):
     """Return slope and intercept at x, where k0 to k1 knots are <= x."""
-    slope = bias.slope + head * bias.segment_step
-    intercept = bias.intercept + head * bias.segment_step
-    if bias.cell is None:
+    slope = args.slope + head * args.slope_heads_step
+    intercept = args.intercept + head * args.slope_heads_step
+    if args.cell is None:
         a = tl.zeros_like(x) + tl.load(slope + k0)
         c = tl.zeros_like(x) + tl.load(intercept + k0)
         for k in range(k0, k1):
-            on = x >= tl.load(bias.knots + k)
+            on = x >= tl.load(args.knots + k)
             a = tl.where(on, tl.load(slope + k + 1), a)
             c = tl.where(on, tl.load(intercept + k + 1), c)
     else:
-        s = _find_segment(x, bias)
+        s = _find_segment(x, args)
         a = tl.load(slope + s)
         c = tl.load(intercept + s)
     return a, c
@@ -63,29 +63,29 @@ def _gather_window(at, distance, nearest, size, SPAN: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constexpr):
+def _look_up(distance, nearest, head, args, KIND: tl.constexpr, SPAN: tl.constexpr):
     """Return the table entry and the distance feature of every pair of a tile; 0 if there is none, and in FAR tiles."""
     entry = 0.0
     feature = 0.0
-    if bias.table is not None and KIND != FAR:
-        column = distance - bias.first
-        table = bias.table + head * bias.table_step
+    if args.table is not None and KIND != FAR:
+        column = distance - args.table_first
+        table = args.table + head * args.table_heads_step
         if KIND == GENERAL:
-            entry = tl.load(table + _clamp_index(column, bias.table_size))
+            entry = tl.load(table + _clamp_index(column, args.table_size))
         else:
-            entry = _gather_window(table, column, nearest - bias.first, bias.table_size, SPAN)
-    if bias.slope is not None and KIND != FAR:
+            entry = _gather_window(table, column, nearest - args.table_first, args.table_size, SPAN)
+    if args.slope is not None and KIND != FAR:
         if KIND == GENERAL:
-            feature = tl.load(bias.distance_feature + _clamp_index(distance, bias.feature_size))
+            feature = tl.load(args.distance_feature + _clamp_index(distance, args.feature_size))
         else:
-            feature = _gather_window(bias.distance_feature, distance, nearest, bias.feature_size, SPAN)
+            feature = _gather_window(args.distance_feature, distance, nearest, args.feature_size, SPAN)
     return entry, feature
 
 
 @triton.jit
 @no_type_check
 def _add_cumulative_bias(
-    s, queries, keys, batch, head, inverse, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
+    s, queries, keys, batch, head, inverse, args, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
 ):
     """Return s + (the running sum of each query's own key - that of each key) / scale.
 
@@ -94,7 +94,7 @@ def _add_cumulative_bias(
     causal mask the two have the same sign if the sums are monotonic, so nothing cancels. In GENERAL tiles that query may be hidden
     from the key, and its sum may be NaN, so each pair is subtracted.
     """
-    sums = _prefix_sums(batch, head, bias)
+    sums = _prefix_sums(batch, head, args)
     if KIND == GENERAL:
         key_sum = tl.load(sums + keys[1], mask=keys[1] < sizes.keys, other=0.0)
         gain = _along_queries(queries[8], TRANSPOSED) - _along_keys(key_sum, TRANSPOSED)
@@ -109,7 +109,7 @@ def _add_cumulative_bias(
 @triton.jit
 @no_type_check
 def _add_bias(
-    s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND: tl.constexpr,
+    s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
     """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope · distance_feature of
@@ -120,27 +120,27 @@ def _add_bias(
     shift = 0.0
     slope_feature = 0.0
     slope_factor = 1.0
-    if bias.prefix_sum is not None:
-        s = _add_cumulative_bias(s, queries, keys, batch, head, inverse, bias, sizes, KIND, TRANSPOSED)
-    if bias.table is not None:
+    if args.prefix_sum is not None:
+        s = _add_cumulative_bias(s, queries, keys, batch, head, inverse, args, sizes, KIND, TRANSPOSED)
+    if args.table is not None:
         if KIND == FAR:
-            shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse
+            shift = tl.load(args.table + head * args.table_heads_step + (info & 1) * (args.table_size - 1)) * inverse
         else:
             s += entry * inverse
-    if bias.rows is not None:
-        s += _row_entries(bias.rows, distance, queries, info, bias, sizes, KIND, TRANSPOSED) * inverse
-    if bias.slope is not None and KIND != FAR:
+    if args.rows is not None:
+        s += _row_entries(args.rows, distance, queries, info, args, sizes, KIND, TRANSPOSED) * inverse
+    if args.slope is not None and KIND != FAR:
         query_scale = _along_queries(queries[5], TRANSPOSED)
         if KIND == CLEAN:
-            at = head * bias.segment_step + (info & 0xFF)
-            a = tl.load(bias.slope + at)
-            shift = tl.load(bias.intercept + at) * inverse
+            at = head * args.slope_heads_step + (info & 0xFF)
+            a = tl.load(args.slope + at)
+            shift = tl.load(args.intercept + at) * inverse
             s += feature * (query_scale * (a * inverse))
             slope_feature = feature
             slope_factor = a
         else:
             x = feature * query_scale
-            a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), bias)
+            a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), args)
             s += (a * x + c) * inverse
             slope_feature = a * feature
     return s, shift, slope_feature, slope_factor
@@ -148,8 +148,8 @@ def _add_bias(
 
 @triton.jit
 @no_type_check
-def _subtract_shift(row_lse, shift, factor, bias, KIND: tl.constexpr):
+def _subtract_shift(row_lse, shift, factor, args, KIND: tl.constexpr):
     """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a register."""
-    if ((KIND == FAR) and (bias.table is not None)) or ((KIND == CLEAN) and (bias.slope is not None)):
+    if ((KIND == FAR) and (args.table is not None)) or ((KIND == CLEAN) and (args.slope is not None)):
         return row_lse - shift * factor
     return row_lse

@@ -1,12 +1,13 @@
 """The arguments of one call of the operator, prepared for the Triton kernels."""
 
+import collections
 import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Arguments, Segments
+from lengthwise.attention.fused.arguments import BY_DISTANCE, NUMBERS, SEGMENTS, TENSORS, TRITON, Arguments, names_for
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.tiles import Case
 
@@ -28,60 +29,95 @@ def padded(n: int) -> int:
     return max(16, 1 << (n - 1).bit_length())
 
 
+def _tuple_names() -> list[str]:
+    """Return the names of what the kernels read: tensors with their strides and sizes, and whole numbers."""
+    names: dict[str, None] = {}
+    for name in names_for(TRITON):
+        if name in TENSORS:
+            axes = TENSORS[name].axes
+            names |= dict.fromkeys((name, *(_step_name(name, axis.name) for axis in axes[:-1])))
+            names |= dict.fromkeys(axis.name for axis in axes if axis.is_own)
+        elif NUMBERS[name] is int:
+            names[name] = None
+    return [*names, *_DERIVED]
+
+
+def _step_name(name: str, axis: str) -> str:
+    """Return the name of the stride of an axis, which is 0 if all heads or sequences share the entries."""
+    return f"{name}_{axis}_step"
+
+
+# What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few segments; see
+# `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and the vectors that are added
+# to values, or None; it has the strides of rows.
+_DERIVED = ("cell", "cells", "cell_origin", "max_per_cell", "value_rows")
+_namedtuple: Any = collections.namedtuple
+KernelArguments = _namedtuple("KernelArguments", _tuple_names())
+
+
+def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
+    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters then."""
+    values: dict[str, Any] = dict.fromkeys(KernelArguments._fields)
+    for name in names_for(TRITON):
+        x = getattr(arguments, name)
+        if name not in TENSORS:
+            values[name] = x
+        elif x is not None:
+            axes = TENSORS[name].axes
+            values[name] = x
+            values |= {_step_name(name, axis.name): _step(x, n) for n, axis in enumerate(axes[:-1])}
+            values |= {axis.name: x.shape[n] for n, axis in enumerate(axes) if axis.is_own}
+    return KernelArguments(*(({**values, **derived})[name] for name in KernelArguments._fields))
+
+
 class Call:
     """The arguments of one call that all kernels share."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        biases, rows, geometry, scale, _, self.sink, self.prefix_sum, (self.values, values_first) = arguments
-        if biases.segments is not None:
-            biases = biases._replace(segments=Segments(*(x.float() for x in biases.segments)))
+        segments = {name: x.float() for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
+        arguments = arguments._replace(**segments)
+        self.sink, self.prefix_sum, self.values = arguments.sink, arguments.prefix_sum, arguments.value_vectors
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
+        for name in ("content", "key_vectors", "cos_sin_q", "cos_sin_k"):
+            if getattr(arguments, name) is not None:
+                raise NotImplementedError(f"{name} must be None on a GPU")
         if self.values is not None:
-            assert rows.table is not None and rows.table.shape[1] == q.shape[1], "value_rows have the strides of rows"
-            assert (self.values.shape[1], values_first) == (rows.table.shape[3], rows.first), (
+            rows = arguments.rows
+            assert rows is not None and rows.shape[1] == q.shape[1], "value_rows have the strides of rows"
+            assert (self.values.shape[1], arguments.value_vectors_first) == (rows.shape[3], arguments.rows_first), (
                 "other distances than rows"
             )
         self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.
-        self.kernel_scale = scale
-        if not 2.0**-60 <= scale <= 2.0**60:
-            q, k, v, self.kernel_scale = q.float() * scale, k.float(), v.float(), 1.0
-        self.scale = scale
+        self.scale = self.kernel_scale = arguments.scale
+        if not 2.0**-60 <= self.scale <= 2.0**60:
+            q, k, v, self.kernel_scale = q.float() * self.scale, k.float(), v.float(), 1.0
         self.q, self.k, self.v = (contiguous_rows(x) for x in (q, k, v))
         self.dim, self.padded_dim = q.shape[3], padded(q.shape[3])
         self.batch, self.heads, self.queries, self.keys = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
-        if biases.table is None and biases.segments is None and rows.table is None:
-            geometry = geometry._replace(position_q=None, position_k=None)  # no bias needs distances
-        self.case = Case(biases, rows, geometry, self.queries, self.keys, q.device)
-        self.bias = self._bias()
-        position_q, position_k, documents, causal, window = geometry
-        self.tokens = parts.Tokens(
-            position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
-        )
+        if all(getattr(arguments, name) is None for name in BY_DISTANCE):
+            arguments = arguments._replace(position_q=None, position_k=None)  # no bias needs distances
+        self.arguments = arguments
+        self.case = Case(arguments, self.queries, self.keys, q.device)
+        self.args = self._kernel_arguments()
         self.sizes = parts.Sizes(self.heads, self.heads // max(1, k.shape[1]), self.queries, self.keys)
         self.factors = {"factor": self.kernel_scale * math.log2(math.e), "inverse": 1 / self.kernel_scale}
-        self.constants = {"CAUSAL": causal, "DIM": self.dim, "PADDED_DIM": self.padded_dim}
+        self.constants = {"CAUSAL": arguments.causal, "DIM": self.dim, "PADDED_DIM": self.padded_dim}
 
-    def _bias(self) -> Any:
-        (table, first, _), (rows, rows_first) = self.case.biases, self.case.rows
-        slope, intercept, knots, distance_feature, query_scale = self.case.biases.segments or (None,) * 5
-        cell = cell_origin = max_per_cell = None
+    def _kernel_arguments(self) -> Any:
+        derived: dict[str, Any] = {"window": self.arguments.window or None}
+        slope, knots = self.arguments.slope, self.arguments.knots
         if self.case.many_segments:
             assert knots is not None and slope is not None
             cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
-        prefix_sum_steps = (None, None) if self.prefix_sum is None else (_step(self.prefix_sum, n) for n in (0, 1))
-        return self.parts.Bias(
-            table, _size(table, 1), _step(table), first, slope, intercept, _step(slope), _size(slope, 1), knots,
-            distance_feature, _size(distance_feature, 0), query_scale, _step(query_scale), cell, _size(cell, 0), cell_origin,
-            max_per_cell, rows, _size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
-            self.prefix_sum, *prefix_sum_steps,
-        )  # fmt: skip
+            derived |= {"cell": cell, "cells": len(cell), "cell_origin": cell_origin, "max_per_cell": max_per_cell}
+        return kernel_arguments(self.arguments, **derived)
 
     @property
     def needs_lists(self) -> bool:
-        return self.case.has_bias or self.case.geometry.documents is not None
+        return self.case.has_bias or self.arguments.documents is not None
 
     def view(self, x: Tensor) -> Any:
         return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))
@@ -93,13 +129,9 @@ class Call:
         return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
 
 
-def _size(x: Tensor | None, axis: int) -> int:
-    return 0 if x is None else x.shape[axis]
-
-
-def _step(x: Tensor | None, axis: int = 0) -> int:
+def _step(x: Tensor, axis: int) -> int:
     """Return the stride of an axis; 0 if its single entry is shared."""
-    return 0 if x is None or x.shape[axis] == 1 else x.stride(axis)
+    return 0 if x.shape[axis] == 1 else x.stride(axis)
 
 
 def contiguous_rows(x: Tensor) -> Tensor:

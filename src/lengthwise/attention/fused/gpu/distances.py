@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import NeedsGrad
-from lengthwise.attention.fused.buffers import Gradients
+from lengthwise.attention.fused.arguments import Gradients, Needs
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.call import Blocks, Call, padded
 from lengthwise.attention.fused.gpu.tiles import Case
@@ -43,39 +42,43 @@ def write_bias_gradients(
     fixed_point: FixedPoint | None,
     sizes: tuple[Blocks, Blocks],
     gradients: Gradients,
-    needs: NeedsGrad,
+    needs: Needs,
 ) -> None:
     """Write the gradients of table, slope, intercept and distance_feature into `gradients`."""
     from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
 
-    case, biases, (b, h, _) = call.case, call.case.biases, lse.shape
-    dtable, dslope, dintercept, dfeature = gradients[3:7]
+    case, arguments, (b, h, _) = call.case, call.arguments, lse.shape
+    dtable, dslope, dintercept, dfeature = (
+        gradients[name] for name in ("table", "slope", "intercept", "distance_feature")
+    )
+    needs_table, needs_segments = "table" in needs, "slope" in needs
     coarse, size = sizes
     order, stops, below = tiles.lists(tiles.by_distance, case, size.queries, (coarse.queries, coarse.keys))
     lines, block = order.shape[1], size.queries
-    slots = 1 if biases.segments is None or case.many_segments else padded(biases.segments.slope.shape[1])
-    regular = None if case.geometry.position_q is None else _regular(case)
+    slots = 1 if arguments.slope is None or case.many_segments else padded(arguments.slope.shape[1])
+    regular = None if arguments.position_q is None else _regular(case)
 
     def launch(kernel: Any, *sums: Tensor | None, **more: Any) -> None:
         kernel[(b * h * lines,)](
-            *head_views, lse, delta, *sums, fixed_point and fixed_point.scales, regular, call.bias, call.tokens,
+            *head_views, lse, delta, *sums, fixed_point and fixed_point.scales, regular, call.args,
             call.tiles((order, stops)), call.sizes, **call.factors, lines=lines, below=below,
-            TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments, **call.constants, B=block,
+            TABLE_GRAD=needs_table, SEGMENT_GRADS=needs_segments, **call.constants, B=block,
             num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
 
     table_tiles, feature_tiles = (
-        lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needed else None for needed in needs[:2]
+        lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needed else None
+        for needed in (needs_table, needs_segments)
     )
     sums = int_table = int_feature = int_segments = None
-    if needs.segments and not case.many_segments:
+    if needs_segments and not case.many_segments:
         sums = lse.new_zeros(b * h, lines, 2, slots, dtype=sum_dtype(call.q))
-    if needs.segments and (case.many_segments or regular is not None):
+    if needs_segments and (case.many_segments or regular is not None):
         int_segments = lse.new_zeros(2, *dslope.shape, dtype=torch.long)
     launch(distance_gradients, table_tiles, feature_tiles, int_segments if case.many_segments else sums, SLOTS=slots)
     if regular is not None:
-        int_table = torch.zeros_like(dtable, dtype=torch.long) if needs.table else None
-        int_feature = torch.zeros_like(dfeature, dtype=torch.long) if needs.segments else None
+        int_table = torch.zeros_like(dtable, dtype=torch.long) if needs_table else None
+        int_feature = torch.zeros_like(dfeature, dtype=torch.long) if needs_segments else None
         launch(position_gradients, int_table, int_feature, int_segments)
 
     offset = call.keys - call.queries
@@ -83,7 +86,7 @@ def write_bias_gradients(
     if table_tiles is not None:
         assert end_sums is not None
         tiles_by_head = table_tiles.view(b, h, lines, 2, block).sum(0)
-        total = _fold_into_columns(_unfold(tiles_by_head), start - biases.first, dtable.shape[1])
+        total = _fold_into_columns(_unfold(tiles_by_head), start - arguments.table_first, dtable.shape[1])
         total[:, 0] += end_sums[0].sum((0, 2), dtype=_SUM_DTYPE)
         total[:, -1] += end_sums[1].sum((0, 2), dtype=_SUM_DTYPE)
         dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
@@ -124,7 +127,7 @@ def _fold_into_columns(x: Tensor, start: int, size: int) -> Tensor:
 
 def _regular(case: Case) -> Tensor:
     """Return 1 if the distance of every visible pair is that of its indices, else 0."""
-    position_q, position_k, documents, *_ = case.geometry
+    position_q, position_k, documents = case.arguments.position_q, case.arguments.position_k, case.arguments.documents
     assert position_q is not None and position_k is not None
     at = torch.arange(case.keys, device=case.device)
     shift, shift_q = position_k - at, position_q - at[case.keys - case.queries :]
@@ -165,9 +168,10 @@ def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> Fix
     max_gradient_sum = gradient * sum(vector, value) * 4 * lse.numel()
     one = torch.ones_like(max_gradient_sum)
     slope = distance_feature = query_scale = one
-    if (segments := call.case.biases.segments) is not None:
-        tensors = segments.slope, segments.distance_feature, segments.query_scale
-        slope, distance_feature, query_scale = (x.abs().amax() for x in tensors)
+    arguments = call.arguments
+    if arguments.slope is not None:
+        tensors = arguments.slope, arguments.distance_feature, arguments.query_scale
+        slope, distance_feature, query_scale = (x.abs().amax() for x in tensors if x is not None)
     bound = torch.stack([one, slope * query_scale, one, distance_feature * query_scale]) * max_gradient_sum
     all_finite = bound.isfinite().all() & lse.isfinite().all() & delta.isfinite().all()
     return FixedPoint(_fixed_point_scale(bound), all_finite)

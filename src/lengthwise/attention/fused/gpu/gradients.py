@@ -75,7 +75,7 @@ def _load_lse_and_delta(lse, delta, batch, head, number, sizes, FULL: tl.constex
 @no_type_check
 def _accumulate_dk_dv(
     dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor,
-    inverse, bias, tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    inverse, args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed.
@@ -83,24 +83,24 @@ def _accumulate_dk_dv(
     columns, row_sums: the sums of dS of each key and of each query, if there are `row_sums`; see `key_gradients`.
     """
     full: tl.constexpr = KIND != GENERAL
-    queries = _load_queries(batch, head, block, sizes, tokens, bias, BM, full)
+    queries = _load_queries(batch, head, block, sizes, args, BM, full)
     q = _load_tokens(q_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
     s = _dot(k, tl.trans(q))
     distance = _distances(queries, keys, KIND, True)
-    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(BM, BN))
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(BM, BN))
     s, shift, _, _ = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, True
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, True
     )
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
-    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[None, :])
-    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, True)
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, args, KIND)[None, :])
+    visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, True)
     if KIND == GENERAL:
         p = tl.where(visible, p, 0.0)
     grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
     dv = _masked_dot(dv, p, grad, visible, KIND)
     dP = _dot(v, tl.trans(grad))
-    if bias.value_rows is not None:
-        dP += _row_entries(bias.value_rows, distance, queries, info, bias, sizes, KIND, True)
+    if args.value_rows is not None:
+        dP += _row_entries(args.value_rows, distance, queries, info, args, sizes, KIND, True)
     dS = p * (dP - row_delta[None, :])
     if KIND == GENERAL:
         dS = tl.where(visible, dS, 0.0)
@@ -116,7 +116,7 @@ def _accumulate_dk_dv(
 @triton.jit
 @no_type_check
 def key_gradients(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, column_sums, row_sums, row_scale, lse, delta, bias, tokens, tiles,
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, column_sums, row_sums, row_scale, lse, delta, args, tiles,
     sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
@@ -129,8 +129,8 @@ def key_gradients(
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
     v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
-    keys = _load_keys(batch, jb, sizes, tokens, BN)
-    low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, tokens, CAUSAL, BM, BN)
+    keys = _load_keys(batch, jb, sizes, args, BN)
+    low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + jb
     starts, ends = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
@@ -140,12 +140,12 @@ def key_gradients(
         head = kv_head * sizes.group + g
         columns = tl.zeros([BN], tl.float64)  # one addition per column and tile
         for KIND in tl.static_range(4):
-            if _occurs(tiles, bias, KIND):
+            if _occurs(tiles, args, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                     dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
-                                                        delta, batch, head, keys, block, info, factor, inverse, bias,
-                                                        tokens, sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                                                        delta, batch, head, keys, block, info, factor, inverse, args,
+                                                        sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
         if column_sums is not None:
             at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
             tl.store(column_sums + at, columns, mask=keys[1] < sizes.keys)
@@ -159,33 +159,33 @@ def key_gradients(
 @triton.jit
 @no_type_check
 def _weights(
-    q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias, sizes,
+    q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args, sizes,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see `_add_bias`)."""
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
-        s, distance, entry, feature, queries, keys, batch, head, info, inverse, bias, sizes, KIND, False
+        s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, False
     )
-    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, args, KIND)[:, None])
     return p, slope_feature, slope_factor
 
 
 @triton.jit
 @no_type_check
 def _logit_gradients(
-    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias,
-    tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
+    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args,
+    sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
     slope · distance_feature in two factors (see `_add_bias`)."""
     p, slope_feature, slope_factor = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info,
-                                              factor, inverse, bias, sizes, KIND)  # fmt: skip
+                                              factor, inverse, args, sizes, KIND)  # fmt: skip
     dP = _dot(grad, tl.trans(v))
-    if bias.value_rows is not None:
-        dP += _row_entries(bias.value_rows, distance, queries, info, bias, sizes, KIND, False)
+    if args.value_rows is not None:
+        dP += _row_entries(args.value_rows, distance, queries, info, args, sizes, KIND, False)
     dS = p * (dP - row_delta[:, None])
-    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
+    visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, False)
     if KIND == GENERAL:
         p = tl.where(visible, p, 0.0)
         dS = tl.where(visible, dS, 0.0)
@@ -196,7 +196,7 @@ def _logit_gradients(
 @no_type_check
 def _accumulate_dq(
     state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch, head, queries, block, info,
-    factor, inverse, bias, tokens, sizes, KIND: tl.constexpr, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    factor, inverse, args, sizes, KIND: tl.constexpr, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
     SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of one more block of keys to the state of a block of queries.
@@ -207,14 +207,14 @@ def _accumulate_dq(
     """
     dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
     full: tl.constexpr = KIND != GENERAL
-    keys = _load_keys(batch, block, sizes, tokens, BN)
+    keys = _load_keys(batch, block, sizes, args, BN)
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     distance = _distances(queries, keys, KIND, False)
-    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(q.shape[0], BN))
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(q.shape[0], BN))
     dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
                                                                    feature, queries, keys, batch, head, info, factor,
-                                                                   inverse, bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+                                                                   inverse, args, sizes, KIND, CAUSAL)  # fmt: skip
     dq = _masked_dot(dq, dS, k, visible, KIND)
     if ROW_SUMS:
         rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
@@ -231,7 +231,7 @@ def _accumulate_dq(
             weight_high += tl.where((info & 1) == 1, weight, 0.0)
     if drows is not None:
         rows_low, rows_high = _add_to_rows(drows, rows_low, rows_high, dS, visible, distance, fixed_point_scale, batch,
-                                           head, queries, info, bias, sizes, KIND)  # fmt: skip
+                                           head, queries, info, args, sizes, KIND)  # fmt: skip
     return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
 
 
@@ -245,8 +245,8 @@ def _subtract_residual(total, rest, weight):
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, sink, bias,
-    tokens, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, args,
+    tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
     SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
@@ -261,9 +261,9 @@ def query_gradients(
     ib = blocks - 1 - number  # longest first
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
     grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
-    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
+    queries = _load_queries(batch, head, ib, sizes, args, BM, False)
     row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
-    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, args, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
     starts, stops = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
@@ -272,15 +272,15 @@ def query_gradients(
     zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
     dq = tl.zeros([BM, PADDED_DIM], tl.float32)
     rest = zeros64
-    if sink is not None:  # its dS: the weight times -delta
-        rest -= (tl.exp2(tl.load(sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
+    if args.sink is not None:  # its dS: the weight times -delta
+        rest -= (tl.exp2(tl.load(args.sink + head) * LOG2E - row_lse) * row_delta).to(tl.float64)
     state = (dq, zeros64, zeros_sum, zeros_sum, zeros, zeros, rest, zeros64, zeros, zeros)
     for KIND in tl.static_range(4):
-        if _occurs(tiles, bias, KIND):
+        if _occurs(tiles, args, KIND):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
                 state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
-                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KIND,
+                                       batch, head, queries, block, info, factor, inverse, args, sizes, KIND,
                                        ROW_SUMS, TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
 
     _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)

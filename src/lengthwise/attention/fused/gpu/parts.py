@@ -1,5 +1,6 @@
 """The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
 
+`args` are those of the operator; call.py has the names of their sizes and strides.
 biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py determines which
 tiles a program processes.
 
@@ -52,55 +53,6 @@ class Sizes(NamedTuple):
     group: int  # heads of queries for each head of keys
     queries: int
     keys: int
-
-
-class Bias(NamedTuple):
-    """The tensors that make up the bias, their sizes and their strides.
-
-    table [h|1, n]; slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]; rows [b, h|1, i, r];
-    prefix_sum [b, h|1, j] in float64. A step is 0 if all heads or rows share the entries. cell, cell_origin and max_per_cell are
-    the start of the search for a segment, or None with few segments; see `tiles.cells`. value_rows [b, h, i, r]: in a backward
-    pass, the products of each query's gradient and the vectors that are added to values, or None; it has the strides of rows.
-    """
-
-    table: Any
-    table_size: int
-    table_step: int
-    first: int
-    slope: Any
-    intercept: Any
-    segment_step: int
-    segments: int
-    knots: Any
-    distance_feature: Any
-    feature_size: int
-    query_scale: Any
-    query_scale_step: int
-    cell: Any
-    cells: int
-    cell_origin: Any
-    max_per_cell: Any
-    rows: Any
-    rows_size: int
-    rows_batch: int
-    rows_head: int
-    rows_first: int
-    prefix_sum: Any
-    prefix_sum_batch: int | None  # None without a prefix_sum, so that kernels without it do not have these parameters
-    prefix_sum_head: int | None
-    value_rows: Any = None
-
-
-class Tokens(NamedTuple):
-    """Positions and documents of the tokens, [b|1, tokens], and the window; None for what is not used."""
-
-    position_q: Any
-    position_q_step: int
-    position_k: Any
-    position_k_step: int
-    documents: Any
-    documents_step: int
-    window: Any
 
 
 class Tiles(NamedTuple):
@@ -209,9 +161,13 @@ def _to_fixed_point(x, fixed_point_scale):
 
 @triton.jit
 @no_type_check
-def _prefix_sums(batch, head, bias):
+def _prefix_sums(batch, head, args):
     """Return the pointer to the running sums of a head."""
-    return bias.prefix_sum + batch.to(tl.int64) * bias.prefix_sum_batch + head.to(tl.int64) * bias.prefix_sum_head
+    return (
+        args.prefix_sum
+        + batch.to(tl.int64) * args.prefix_sum_batch_step
+        + head.to(tl.int64) * args.prefix_sum_heads_step
+    )
 
 
 @triton.jit
@@ -225,7 +181,7 @@ def _load_per_query(at, place, number, sizes, FULL: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, FULL: tl.constexpr):
+def _load_queries(batch, head, block, sizes, args, SIZE: tl.constexpr, FULL: tl.constexpr):
     """Load everything about a block of queries except their vectors.
 
     Return the index of the first query among the keys; for each query its number, index, position, document, query scale, and the
@@ -236,38 +192,40 @@ def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, F
     i0 = sizes.keys - sizes.queries + block * SIZE
     i = sizes.keys - sizes.queries + number
     position = i
-    if tokens.position_q is not None:
-        position = _load_per_query(tokens.position_q + batch * tokens.position_q_step, number, number, sizes, FULL)
+    if args.position_q is not None:
+        position = _load_per_query(args.position_q + batch * args.position_q_batch_step, number, number, sizes, FULL)
     document = i
-    if tokens.documents is not None:
-        document = _load_per_query(tokens.documents + batch * tokens.documents_step, i, number, sizes, FULL)
+    if args.documents is not None:
+        document = _load_per_query(args.documents + batch * args.documents_batch_step, i, number, sizes, FULL)
     query_scale = 0.0 * number
-    if bias.query_scale is not None:
-        query_scale = _load_per_query(bias.query_scale + batch * bias.query_scale_step, number, number, sizes, FULL)
+    if args.query_scale is not None:
+        query_scale = _load_per_query(
+            args.query_scale + batch * args.query_scale_batch_step, number, number, sizes, FULL
+        )
     row, rows = number, 0
-    if bias.rows is not None:
+    if args.rows is not None:
         # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers.
-        row = tl.arange(0, SIZE) * bias.rows_size
-        start = (block * SIZE).to(tl.int64) * bias.rows_size
-        rows = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + start
+        row = tl.arange(0, SIZE) * args.rows_size
+        start = (block * SIZE).to(tl.int64) * args.rows_size
+        rows = batch.to(tl.int64) * args.rows_batch_step + head * args.rows_heads_step + start
     own_sum = number
-    if bias.prefix_sum is not None:
-        own_sum = _load_per_query(_prefix_sums(batch, head, bias), i, number, sizes, FULL)
+    if args.prefix_sum is not None:
+        own_sum = _load_per_query(_prefix_sums(batch, head, args), i, number, sizes, FULL)
     return i0, number, i, position, document, query_scale, row, rows, own_sum
 
 
 @triton.jit
 @no_type_check
-def _load_keys(batch, block, sizes, tokens, SIZE: tl.constexpr):
+def _load_keys(batch, block, sizes, args, SIZE: tl.constexpr):
     """Load the first index of a block of keys, and the index, position and document of each key."""
     j = block * SIZE + tl.arange(0, SIZE)
     exists = j < sizes.keys
     position = j
-    if tokens.position_k is not None:
-        position = tl.load(tokens.position_k + batch * tokens.position_k_step + j, mask=exists, other=0)
+    if args.position_k is not None:
+        position = tl.load(args.position_k + batch * args.position_k_batch_step + j, mask=exists, other=0)
     document = j
-    if tokens.documents is not None:
-        document = tl.load(tokens.documents + batch * tokens.documents_step + j, mask=exists, other=0)
+    if args.documents is not None:
+        document = tl.load(args.documents + batch * args.documents_batch_step + j, mask=exists, other=0)
     return block * SIZE, j, position, document
 
 
@@ -295,18 +253,18 @@ def _distances(queries, keys, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _visible(queries, keys, sizes, tokens, KIND: tl.constexpr, CAUSAL: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _visible(queries, keys, sizes, args, KIND: tl.constexpr, CAUSAL: tl.constexpr, TRANSPOSED: tl.constexpr):
     i = _along_queries(queries[2], TRANSPOSED)
     j = _along_keys(keys[1], TRANSPOSED)
     if KIND == GENERAL:
         visible = (i < sizes.keys) & (j < sizes.keys)
         if CAUSAL:
             visible = visible & (j <= i)
-        if tokens.window is not None:
-            visible = visible & (j > i - tokens.window)
+        if args.window is not None:
+            visible = visible & (j > i - args.window)
             if not CAUSAL:
-                visible = visible & (j < i + tokens.window)
-        if tokens.documents is not None:
+                visible = visible & (j < i + args.window)
+        if args.documents is not None:
             visible = visible & (_along_queries(queries[4], TRANSPOSED) == _along_keys(keys[3], TRANSPOSED))
         return visible
     else:

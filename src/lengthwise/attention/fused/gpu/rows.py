@@ -13,17 +13,17 @@ from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, _along_queries, _
 
 @triton.jit
 @no_type_check
-def _row_entries(at, distance, queries, info, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _row_entries(at, distance, queries, info, args, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
     """Return the entry of every pair of a tile; in FAR tiles one for each query."""
     row = _along_queries(queries[6], TRANSPOSED)
     if KIND == FAR:
-        far = ((info >> 1) & 1) * (bias.rows_size - 1)
+        far = ((info >> 1) & 1) * (args.rows_size - 1)
         return tl.load(at + queries[7] + (row + far))
     else:
-        column = distance - bias.rows_first
+        column = distance - args.rows_first
         if KIND == GENERAL:
             exists = _along_queries(queries[1], TRANSPOSED) < sizes.queries
-            place = row + _clamp_index(column, bias.rows_size)
+            place = row + _clamp_index(column, args.rows_size)
             return tl.load(at + queries[7] + place, mask=exists, other=0.0)
         else:
             return tl.load(at + queries[7] + (row + column))
@@ -32,7 +32,7 @@ def _row_entries(at, distance, queries, info, bias, sizes, KIND: tl.constexpr, T
 @triton.jit
 @no_type_check
 def _add_to_rows(
-    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, bias, sizes, KIND: tl.constexpr
+    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes, KIND: tl.constexpr
 ):  # fmt: skip
     """Add a tile's numbers x to the sums of each query and distance.
 
@@ -44,13 +44,13 @@ def _add_to_rows(
         low += tl.where((info & 2) == 0, row_sum, 0.0)
         high += tl.where((info & 2) == 2, row_sum, 0.0)
     else:
-        column = distance - bias.rows_first
+        column = distance - args.rows_first
         if KIND == GENERAL:
-            column = _clamp_index(column, bias.rows_size)
+            column = _clamp_index(column, args.rows_size)
         number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
         before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
-        to = sums + before * bias.rows_size + (queries[6][:, None] + column)
-        last = column == bias.rows_size - 1
+        to = sums + before * args.rows_size + (queries[6][:, None] + column)
+        last = column == args.rows_size - 1
         within = visible & (column > 0) & (last == 0)
         if fixed_point_scale is None:  # every distance occurs once in a row
             tl.store(to, x, mask=within)

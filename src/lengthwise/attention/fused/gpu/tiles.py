@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import Biases, Geometry, Rows
+from lengthwise.attention.fused.arguments import BY_DISTANCE, Arguments
 
 CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
 MAX_LISTED_KNOTS = 64  # up to this number of segments a tile checks its knots one by one
@@ -26,47 +26,54 @@ BiasForm = Literal["none", "table", "segments"]  # what the kernels are compiled
 class Case:
     """The arguments of the operator that determine the kinds of tiles."""
 
-    biases: Biases
-    rows: Rows
-    geometry: Geometry
+    arguments: Arguments
     queries: int
     keys: int
     device: torch.device
 
     @property
     def has_bias(self) -> bool:
-        return any(x is not None for x in (self.biases.table, self.biases.segments, self.rows.table))
+        """Whether there is a bias that depends on the distance."""
+        return any(getattr(self.arguments, name) is not None for name in BY_DISTANCE)
+
+    @property
+    def has_tables_only(self) -> bool:
+        """Whether every bias that depends on the distance is a table, so that it is one number past an end."""
+        return all(getattr(self.arguments, name) is None for name in BY_DISTANCE if name not in ("table", "rows"))
 
     @property
     def many_segments(self) -> bool:
         """Whether there are so many segments that each pair searches for its own."""
-        segments = self.biases.segments
-        return segments is not None and segments.slope.shape[1] > MAX_LISTED_KNOTS
+        slope = self.arguments.slope
+        return slope is not None and slope.shape[1] > MAX_LISTED_KNOTS
 
     @property
     def form(self) -> BiasForm:
-        if self.biases.segments is not None:
+        if self.arguments.slope is not None:
             return "segments"
         return "table" if self.has_bias else "none"
 
     @property
     def layout(self) -> "Layout | None":
         """All that determines the lists of tiles; None if the contents of tensors do."""
-        (table, first, segments), (rows, rows_first), geometry = self.biases, self.rows, self.geometry
-        if segments is not None or any(isinstance(x, Tensor) for x in geometry):
+        arguments = self.arguments
+        if not self.has_tables_only or any(x is not None for x in _placed(arguments)):
             return None
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        table_width, rows_width = (None if x is None else x.shape[-1] for x in (table, rows))
-        return Layout(
-            self.queries, self.keys, self.device, geometry, table_width, rows_width, first, rows_first, stream
-        )
+        table, rows = (None if x is None else x.shape[-1] for x in (arguments.table, arguments.rows))
+        visible = arguments.causal, arguments.window
+        firsts = arguments.table_first, arguments.rows_first
+        return Layout(self.queries, self.keys, self.device, *visible, table, rows, *firsts, stream)
 
     @property
     def batch(self) -> int:
         """The number of rows of the batch that have lists of their own: 1 if all share them."""
-        segments, (position_q, position_k, documents, *_) = self.biases.segments, self.geometry
-        tensors = (position_q, position_k, documents, None if segments is None else segments.query_scale)
+        tensors = *_placed(self.arguments), self.arguments.query_scale
         return max((len(x) for x in tensors if x is not None), default=1)
+
+
+def _placed(arguments: Arguments) -> tuple[Tensor | None, ...]:
+    return arguments.position_q, arguments.position_k, arguments.documents
 
 
 class Layout(NamedTuple):
@@ -75,18 +82,21 @@ class Layout(NamedTuple):
     queries: int
     keys: int
     device: torch.device
-    geometry: Geometry
+    causal: bool
+    window: int
     table: int | None  # its entries
     rows: int | None
-    first: int
+    table_first: int
     rows_first: int
     stream: int  # the CUDA stream on which the lists are computed and used
 
     def case(self) -> Case:
         """Return a case with these numbers, whose tables have no contents."""
         table, rows = (None if n is None else torch.empty(1, n, device="meta") for n in (self.table, self.rows))
-        biases, rows_bias = Biases(table, self.first), Rows(rows, self.rows_first)
-        return Case(biases, rows_bias, self.geometry, self.queries, self.keys, self.device)
+        arguments = Arguments(
+            table=table, table_first=self.table_first, rows=rows, rows_first=self.rows_first, causal=self.causal, window=self.window
+        )  # fmt: skip
+        return Case(arguments, self.queries, self.keys, self.device)
 
 
 Kinds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # blocks of queries, of keys -> kind, info
@@ -98,7 +108,9 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
     coarse: sizes of larger tiles, each divided into several of these; a tile is FAR only if its larger tile is.
     """
     coarse_kinds = None if coarse is None else kinds(case, *coarse)
-    segments, (token_position_q, token_position_k, documents, causal, window) = case.biases.segments, case.geometry
+    arguments = case.arguments
+    token_position_q, token_position_k, documents = _placed(arguments)
+    causal, window, feature, knots = arguments.causal, arguments.window, arguments.distance_feature, arguments.knots
     offset, keys = case.keys - case.queries, case.keys
     at_q = torch.arange(offset, keys, device=case.device)[None]
     at_k = torch.arange(keys, device=case.device)[None]
@@ -111,11 +123,10 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
     document_q = None if documents is None else _block_ranges(documents[:, offset:], size_q)
     document_k = None if documents is None else _block_ranges(documents, size_k)
     feature_min = feature_max = scale_range = None
-    if segments is not None:
+    if feature is not None and arguments.query_scale is not None:
         # Bounds of the distance feature between two distances, even if it is not monotonic.
-        feature = segments.distance_feature
         feature_min, feature_max = feature.flip(0).cummin(0).values.flip(0), feature.cummax(0).values
-        scale_range = _block_ranges(segments.query_scale, size_q)
+        scale_range = _block_ranges(arguments.query_scale, size_q)
 
     def classify(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         (q_low, q_high), (k_low, k_high) = _range_of(index_q, q), _range_of(index_k, k)
@@ -137,9 +148,9 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
         if shift_q is not None and shift_k is not None:
             (a, b), (c, d) = _range_of(shift_q, q), _range_of(shift_k, k)
             inside = inside & (a == b) & (c == d) & (a == c)
-        far = full if segments is None and case.has_bias else torch.zeros_like(full)
+        far = full if case.has_bias and case.has_tables_only else torch.zeros_like(full)
         info = torch.zeros_like(nearest)
-        tables = ((case.biases.table, case.biases.first, 1), (case.rows.table, case.rows.first, 2))
+        tables = ((arguments.table, arguments.table_first, 1), (arguments.rows, arguments.rows_first, 2))
         for table, first, bit in tables:
             if table is not None:
                 last = first + table.shape[-1] - 1
@@ -147,24 +158,24 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
                 far = far & ((nearest >= last) | (furthest <= first))
                 info = info + bit * (nearest >= last)
         kind = torch.where(visible, GENERAL, UNSEEN)
-        if segments is None:
+        if feature is None:
             if coarse_kinds is not None and coarse is not None:
                 far = far & (coarse_kinds(q * size_q // coarse[0], k * size_k // coarse[1])[0] == FAR)
             kind = torch.where(visible & far, FAR, torch.where(visible & inside, CLEAN, kind))
             return kind, torch.where(kind == FAR, info, 0)
-        assert feature_min is not None and feature_max is not None and scale_range is not None
-        inside = inside & (nearest >= 0) & (furthest <= len(segments.distance_feature) - 1)
+        assert knots is not None and feature_min is not None and feature_max is not None and scale_range is not None
+        inside = inside & (nearest >= 0) & (furthest <= len(feature) - 1)
         if case.many_segments:
             return torch.where(visible & inside, KNOTS, kind), info * 0
         scale_low, scale_high = _range_of(scale_range, q)
-        last = len(segments.distance_feature) - 1
+        last = len(feature) - 1
         feature_low, feature_high = feature_min[nearest.clamp(0, last)], feature_max[furthest.clamp(0, last)]
         ends = [feature * scale for feature in (feature_low, feature_high) for scale in (scale_low, scale_high)]
         low = torch.minimum(torch.minimum(ends[0], ends[1]), torch.minimum(ends[2], ends[3]))
         high = torch.maximum(torch.maximum(ends[0], ends[1]), torch.maximum(ends[2], ends[3]))
         finite = functools.partial(torch.nan_to_num, posinf=torch.inf, neginf=-torch.inf)
-        knots_below = torch.searchsorted(segments.knots, finite(low, nan=-torch.inf), right=True)
-        knots_up_to = torch.searchsorted(segments.knots, finite(high, nan=torch.inf), right=True)
+        knots_below = torch.searchsorted(knots, finite(low, nan=-torch.inf), right=True)
+        knots_up_to = torch.searchsorted(knots, finite(high, nan=torch.inf), right=True)
         kind = torch.where(visible & inside, torch.where(knots_below == knots_up_to, CLEAN, KNOTS), kind)
         return kind, knots_below + 256 * (knots_up_to - knots_below)
 
@@ -252,7 +263,7 @@ def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor,
     q, k = _blocks(case, size, size)
     offset = case.keys - case.queries
     # Causal: blocks of keys that begin after the last query of a block are not visible to it.
-    below = (offset + size - 1) // size if case.geometry.causal else len(k) - 1
+    below = (offset + size - 1) // size if case.arguments.causal else len(k) - 1
     distance = torch.arange(-min(below, len(k) - 1), len(q), device=case.device)[:, None]
     queries = q[None].expand(len(distance), -1)
     keys = queries - distance

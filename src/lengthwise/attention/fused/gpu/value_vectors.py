@@ -22,17 +22,17 @@ def sums_of_weights(
     """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other arguments."""
     from lengthwise.attention.fused.gpu.weights import weights_by_distance
 
-    (rows, first), geometry = call.case.rows, call.case.geometry
+    rows, first = call.arguments.rows, call.arguments.rows_first
     assert rows is not None
-    repeats = geometry.position_q is not None  # whether a distance may occur several times in a row
+    repeats = call.arguments.position_q is not None  # whether a distance may occur several times in a row
     # No distance is below the first, so all weights of FAR tiles belong to the last one, which gets what the others leave.
-    near_only = geometry.causal and not repeats and first <= 0
+    near_only = call.arguments.causal and not repeats and first <= 0
     sums = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if repeats else lse.dtype)
     ends = lse.new_empty(splits, 2, *lse.shape)
     count = -(-call.queries // size.queries)
     weights_by_distance[(call.batch * call.heads * count * splits,)](
-        call.view(call.q), call.view(call.k), lse, sums, ends, lse.new_full((1,), _UNITS) if repeats else None, call.bias,
-        call.tokens, call.tiles(lists), call.sizes, **call.factors, blocks=count, splits=splits,
+        call.view(call.q), call.view(call.k), lse, sums, ends, lse.new_full((1,), _UNITS) if repeats else None, call.args,
+        call.tiles(lists), call.sizes, **call.factors, blocks=count, splits=splits,
         NEAR_ONLY=near_only, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if repeats:  # a fixed-point number cannot be NaN

@@ -38,13 +38,13 @@ def _loop_bounds(tiles, line, low, high, clean_low, clean_high):
 
 @triton.jit
 @no_type_check
-def _occurs(tiles, bias, KIND: tl.constexpr):
+def _occurs(tiles, args, KIND: tl.constexpr):
     """Whether a call may have tiles of a kind."""
     if KIND == KNOTS:
-        return (tiles.order is not None) and (bias.slope is not None)
+        return (tiles.order is not None) and (args.slope is not None)
     elif KIND == FAR:
-        has_table = (bias.table is not None) or (bias.rows is not None)
-        return (tiles.order is not None) and (bias.slope is None) and has_table
+        has_table = (args.table is not None) or (args.rows is not None)
+        return (tiles.order is not None) and (args.slope is None) and has_table
     else:
         return True
 
@@ -62,13 +62,13 @@ def _stages(KIND: int) -> int | None:
 
 @triton.jit
 @no_type_check
-def _only_indices_matter(bias, tokens):
-    return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (tokens.documents is None)
+def _only_indices_matter(args):
+    return (args.table is None) and (args.slope is None) and (args.rows is None) and (args.documents is None)
 
 
 @triton.jit
 @no_type_check
-def _visible_key_blocks(i0, sizes, tokens, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def _visible_key_blocks(i0, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Return the blocks of keys that are visible to the queries i0 ... i0 + BM, and those of them that are CLEAN, by indices."""
     low = 0
     high = tl.cdiv(sizes.keys, BN)
@@ -78,15 +78,15 @@ def _visible_key_blocks(i0, sizes, tokens, bias, CAUSAL: tl.constexpr, BM: tl.co
     if CAUSAL:
         high = last // BN + 1
         clean_high = tl.minimum(clean_high, (i0 + 1) // BN)
-    if tokens.window is not None:
-        low = tl.maximum(i0 - tokens.window + 1, 0) // BN
-        clean_low = tl.cdiv(tl.maximum(last - tokens.window + 1, 0), BN)
+    if args.window is not None:
+        low = tl.maximum(i0 - args.window + 1, 0) // BN
+        clean_low = tl.cdiv(tl.maximum(last - args.window + 1, 0), BN)
         if not CAUSAL:
-            high = tl.minimum(high, tl.cdiv(last + tokens.window, BN))
-            clean_high = tl.minimum(clean_high, tl.maximum(i0 + tokens.window, 0) // BN)
+            high = tl.minimum(high, tl.cdiv(last + args.window, BN))
+            clean_high = tl.minimum(clean_high, tl.maximum(i0 + args.window, 0) // BN)
     if i0 + BM > sizes.keys:
         clean_high = 0
-    if not _only_indices_matter(bias, tokens):
+    if not _only_indices_matter(args):
         clean_high = 0
     clean_low = tl.minimum(tl.maximum(clean_low, low), high)
     clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
@@ -109,7 +109,7 @@ def _part_of_blocks(low, high, clean_low, clean_high, split, splits):
 
 @triton.jit
 @no_type_check
-def _visible_query_blocks(j0, sizes, tokens, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def _visible_query_blocks(j0, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Return the blocks of queries to which the keys j0 ... j0 + BN are visible, and those of them that are CLEAN."""
     offset = sizes.keys - sizes.queries
     low = 0
@@ -120,12 +120,12 @@ def _visible_query_blocks(j0, sizes, tokens, CAUSAL: tl.constexpr, BM: tl.conste
     if CAUSAL:
         low = tl.maximum(j0 - offset, 0) // BM
         clean_low = tl.cdiv(tl.maximum(last - offset, 0), BM)
-    if tokens.window is not None:
-        high = tl.minimum(high, tl.cdiv(tl.maximum(last + tokens.window - offset, 0), BM))
-        clean_high = tl.minimum(clean_high, tl.maximum(j0 + tokens.window - offset, 0) // BM)
+    if args.window is not None:
+        high = tl.minimum(high, tl.cdiv(tl.maximum(last + args.window - offset, 0), BM))
+        clean_high = tl.minimum(clean_high, tl.maximum(j0 + args.window - offset, 0) // BM)
         if not CAUSAL:
-            low = tl.maximum(j0 - tokens.window + 1 - offset, 0) // BM
-            clean_low = tl.cdiv(tl.maximum(last - tokens.window + 1 - offset, 0), BM)
+            low = tl.maximum(j0 - args.window + 1 - offset, 0) // BM
+            clean_low = tl.cdiv(tl.maximum(last - args.window + 1 - offset, 0), BM)
     if j0 + BN > sizes.keys:
         clean_high = 0
     high = tl.maximum(high, low)

@@ -35,29 +35,29 @@ from lengthwise.attention.fused.gpu.visits import (
 @triton.jit
 @no_type_check
 def _add_weights(
-    ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries, block, info, factor, inverse, bias, tokens,
+    ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries, block, info, factor, inverse, args,
     sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the weights of one more block of keys; see `_add_to_rows`."""
     low, high = ends
-    keys = _load_keys(batch, block, sizes, tokens, BN)
+    keys = _load_keys(batch, block, sizes, args, BN)
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, KIND != GENERAL)
     distance = _distances(queries, keys, KIND, False)
-    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * max(q.shape[0], BN))
-    p, _, _ = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, bias,
+    entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(q.shape[0], BN))
+    p, _, _ = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args,
                        sizes, KIND)  # fmt: skip
-    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
+    visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, False)
     if KIND == GENERAL:
         p = tl.where(visible, p, 0.0)
     return _add_to_rows(
-        sums, low, high, p, visible, distance, fixed_point_scale, batch, head, queries, info, bias, sizes, KIND
+        sums, low, high, p, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes, KIND
     )
 
 
 @triton.jit
 @no_type_check
 def weights_by_distance(
-    q_view, k_view, lse, sums, ends, fixed_point_scale, bias, tokens, tiles, sizes, factor, inverse, blocks, splits,
+    q_view, k_view, lse, sums, ends, fixed_point_scale, args, tiles, sizes, factor, inverse, blocks, splits,
     NEAR_ONLY: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Sum up the weights of a block of queries by distance.
@@ -72,11 +72,11 @@ def weights_by_distance(
     number, pair, batch, head = _locate(program // splits, blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
     q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
-    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
+    queries = _load_queries(batch, head, ib, sizes, args, BM, False)
     row_lse, _ = _load_lse_and_delta(lse, lse, batch, head, queries[1], sizes, False)  # delta is not used
-    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, args, CAUSAL, BM, BN)
     if NEAR_ONLY:
-        nearest = tl.maximum(queries[0] - (bias.rows_first + bias.rows_size - 1) + 1, 0)
+        nearest = tl.maximum(queries[0] - (args.rows_first + args.rows_size - 1) + 1, 0)
         low = tl.minimum(tl.maximum(low, nearest // BN), high)
     low, high, clean_low, clean_high = _part_of_blocks(low, high, clean_low, clean_high, split, splits)
     line = batch * tiles.step + ib
@@ -84,13 +84,13 @@ def weights_by_distance(
 
     row_ends = (tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32))
     for KIND in tl.static_range(4):
-        if _occurs(tiles, bias, KIND) and not (NEAR_ONLY and KIND == FAR):
+        if _occurs(tiles, args, KIND) and not (NEAR_ONLY and KIND == FAR):
             for n in tl.range(starts[KIND], stops[KIND], num_stages=_stages(KIND)):
                 block, info = _tile_entry(tiles, line, n, clean_low, clean_high, KIND)
-                if KIND == GENERAL and tiles.order is None and bias.slope is not None:
-                    info = (bias.segments - 1) * 256  # any segment
+                if KIND == GENERAL and tiles.order is None and args.slope is not None:
+                    info = (args.segments - 1) * 256  # any segment
                 row_ends = _add_weights(row_ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries, block,
-                                        info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL, BN, DIM,
+                                        info, factor, inverse, args, sizes, KIND, CAUSAL, BN, DIM,
                                         PADDED_DIM)  # fmt: skip
     step = (tl.num_programs(0) // (blocks * splits)).to(tl.int64) * sizes.queries
     at = ends + 2 * split * step + pair.to(tl.int64) * sizes.queries + queries[1]

@@ -1,0 +1,149 @@
+"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and `ContentBias`.
+
+The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the products
+of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may be as large as a T x T
+matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. So are the rows
+that vectors added to values need (value_vectors.py). Memory grows as T, not T². If positions are consecutive, rows hold only
+the distances that the causal mask and the window leave.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
+from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.products import add_product_over_queries, block_product
+
+_BLOCK = 96  # the number of queries of a part is a multiple of this
+_MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
+
+
+def queries_per_part(queries: int, dim: int, distances: int) -> int:
+    """Return how many queries have rows at the same time: a multiple of `_BLOCK`, even if there are fewer queries."""
+    return max(1, _MAX_ROWS * queries * dim // distances // _BLOCK) * _BLOCK
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of the queries, the keys that are visible to them, and the columns of their distances."""
+
+    queries: slice
+    keys: slice
+    roll: int  # keys are rolled by this number, so that the last keys are those of the queries
+    columns: slice
+    first: int  # the distance of the first column
+    call: Arguments  # of all queries, with the positions and documents of this part
+
+    def select_keys(self, x: Tensor) -> Tensor:
+        """Return the keys, the values or the running sums of this part."""
+        x = x[:, :, self.keys]
+        return x.roll(self.roll, 2) if self.roll else x
+
+    def add_to_keys(self, gradient: Tensor, new: Tensor) -> None:
+        """Add the gradient of what `select_keys` returned to that of what it selected from."""
+        gradient[:, :, self.keys] += new.roll(-self.roll, 2) if self.roll else new
+
+    def arguments(self) -> Arguments:
+        """Return the arguments of this part, with the products of its queries and the vectors as rows."""
+        call = self.call
+        assert call.content is not None and call.key_vectors is not None
+        rows = block_product(call.content[:, :, self.queries], call.key_vectors[:, self.columns].mT)
+        values, query_scale, prefix_sum = call.value_vectors, call.query_scale, call.prefix_sum
+        return call._replace(
+            rows=rows,
+            rows_first=self.first,
+            content=None,
+            key_vectors=None,
+            value_vectors=None if values is None else values[:, self.columns].contiguous(),
+            value_vectors_first=self.first,
+            query_scale=None if query_scale is None else _slice(query_scale, self.queries.start, self.queries.stop),
+            prefix_sum=None if prefix_sum is None else self.select_keys(prefix_sum).contiguous(),
+        )
+
+
+def parts_of(q: Tensor, keys: int, call: Arguments) -> Iterator[_Part]:
+    assert call.key_vectors is not None
+    size, vectors_first, causal, window = call.key_vectors.shape[1], call.key_vectors_first, call.causal, call.window
+    position_q, position_k, documents = call.position_q, call.position_k, call.documents
+    count = q.shape[2]
+    part_size = queries_per_part(count, q.shape[3], size)
+    assert causal or not window or count <= part_size, "windows depend on indices, which rolling the keys would change"
+    for start in range(0, count, part_size):
+        end = min(count, start + part_size)
+        first, last = keys - count + start, keys - count + end - 1  # the indices of the first and the last query
+        visible = last + 1 if causal else keys
+        low, high, roll = 0, size, visible - last - 1
+        if position_k is None:
+            lowest, highest = 0 if causal else first - keys + 1, last
+            if window:
+                lowest, highest = max(lowest, 1 - window), min(highest, window - 1)
+            low = min(max(lowest - vectors_first, 0), size - 1)
+            high = min(max(highest - vectors_first, low), size - 1) + 1
+        part_q = None if position_q is None else _slice(position_q, start, end)
+        part_k, part_documents = (None if x is None else _slice(x, 0, visible) for x in (position_k, documents))
+        if roll:
+            part_k = torch.arange(keys, device=q.device)[None] if part_k is None else part_k
+            part_q = part_k[:, first : last + 1].contiguous() if part_q is None else part_q
+            part_k = part_k.roll(roll, 1)
+            part_documents = None if part_documents is None else part_documents.roll(roll, 1)
+        part_call = call._replace(position_q=part_q, position_k=part_k, documents=part_documents)
+        yield _Part(slice(start, end), slice(0, visible), roll, slice(low, high), vectors_first + low, part_call)
+
+
+def _slice(x: Tensor, start: int, end: int) -> Tensor:
+    return x[:, start:end].contiguous()
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Return the output and lse; see operator.py."""
+    if arguments.content is None:
+        return gpu.forward(q, k, v, arguments)
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
+    with torch.autocast(q.device.type, enabled=False):
+        for part in parts_of(q, k.shape[2], arguments):
+            at, qkv = part.queries, (q[:, :, part.queries], part.select_keys(k), part.select_keys(v))
+            out[:, :, at], lse[:, :, at] = gpu.forward(*qkv, part.arguments())
+    return out, lse
+
+
+def backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments, needs: Needs
+) -> Gradients:
+    """Return the gradients of q, k, v and the learned arguments; see operator.py."""
+    content, key_vectors = arguments.content, arguments.key_vectors
+    if content is None or key_vectors is None:
+        return gpu.backward(grad, q, k, v, out, lse, arguments, needs)
+    total = empty_gradients(q, k, v, lse, arguments, needs)
+    # Sums over the parts, in the dtype that attention computes in.
+    total |= {name: like_heads(x.to(lse.dtype)) for name, x in (("k", k), ("v", v))}
+    needs_vectors = "key_vectors" in needs
+    if needs_vectors:
+        total["key_vectors"] = key_vectors.new_empty(q.shape[1], *key_vectors.shape[1:])
+    for x in total.values():
+        x.zero_()
+    with torch.autocast(q.device.type, enabled=False):
+        for part in parts_of(q, k.shape[2], arguments):
+            at, columns = part.queries, part.columns
+            new = gpu.backward(
+                grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
+                lse[:, :, at].contiguous(), part.arguments(), needs | ({"rows"} if needs_vectors else set()),
+            )  # fmt: skip
+            total["q"][:, :, at] = new["q"]
+            for name in {"k", "v"} | (needs & {"prefix_sum"}):
+                part.add_to_keys(total[name], new[name])
+            if needs_vectors:
+                total["content"][:, :, at] = block_product(new["rows"], key_vectors[:, columns])
+                add_product_over_queries(total["key_vectors"][:, columns], new["rows"], content[:, :, at])
+            if "value_vectors" in needs:
+                total["value_vectors"][:, columns] += new["value_vectors"]
+            if "query_scale" in needs:
+                total["query_scale"][:, at] = new["query_scale"]
+            for name in needs - {"content", "key_vectors", "prefix_sum", "value_vectors", "query_scale"}:
+                total[name] += new[name]
+    if needs_vectors and len(key_vectors) == 1:
+        total["key_vectors"] = total["key_vectors"].sum(0, keepdim=True)
+    return total | {"k": total["k"].to(k.dtype), "v": total["v"].to(v.dtype)}
