@@ -68,7 +68,7 @@ class Draw:
         self.generator = torch.Generator().manual_seed(self.seed)
 
     def normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, dtype=WIDE, generator=self.generator)
+        return torch.randn(shape, dtype=WIDE, generator=self.generator, device="cpu").to(self.span.q.device)
 
     def leaf(self, *shape: int) -> Tensor:
         return self.as_leaf(self.normal(*shape))
@@ -90,7 +90,7 @@ def segments(draw: Draw, count: int, *, in_order: bool = True) -> PiecewiseLinea
     slope = draw.leaf(heads, count)
     jumps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
     intercept = draw.as_leaf(torch.cat([torch.zeros(heads, 1, dtype=WIDE), jumps], 1))
-    feature = feature if in_order else torch.rand(n, dtype=WIDE, generator=draw.generator)
+    feature = feature if in_order else draw.normal(n).sigmoid()
     return PiecewiseLinearBias(slope, intercept, knots.to(draw.dtype), draw.as_leaf(feature), draw.as_leaf(scale))
 
 

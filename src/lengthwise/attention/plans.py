@@ -59,10 +59,6 @@ def plan(
     `ConfigError`; there is no fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
     """
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
-    if not isinstance(modifiers, AttentionModifiers):
-        raise ConfigError(
-            f"`modifiers` of an encoding must return AttentionModifiers(...), got {type(modifiers).__name__}"
-        )
     require_bidirectional(modifiers, mask)
     modifiers.check(q, mask.queries, mask.keys)
     if backend == "auto":

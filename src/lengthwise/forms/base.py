@@ -118,7 +118,9 @@ class Term(Form, ABC):
     keeps_dtype: ClassVar[bool] = (
         False  # `dense` is computed in the dtype of the tensors, because differences are small
     )
-    kernel: ClassVar[str | None] = None  # what the fused kernels take it as (`terms_for` in fused/tables.py); None: nothing
+    kernel: ClassVar[str | None] = (
+        None  # what the fused kernels take it as (`terms_for` in fused/tables.py); None: nothing
+    )
 
     @abstractmethod
     def dense(

@@ -125,10 +125,10 @@ class Rotation(TokenRotation):
         if angle is None:
             return None
         if angle.requires_grad or (isinstance(gain, Tensor) and gain.requires_grad):
-            return _cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
+            return compute_cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
         key = "both" if self.same_for_keys else side, dtype
         if key not in self._cos_sin_cache:
-            self._cos_sin_cache[key] = _cos_sin(angle, gain, dtype)
+            self._cos_sin_cache[key] = compute_cos_sin(angle, gain, dtype)
         return self._cos_sin_cache[key]
 
     def _rotate(self, side: Literal["q", "k"], x: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class Rotation(TokenRotation):
                 )
 
 
-def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
+def compute_cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
     cos, sin = angle.cos(), angle.sin()
     if gain is not None:
         cos, sin = cos * gain, sin * gain
@@ -227,8 +227,6 @@ def _factors(cos_sin: Float[Tensor, "b h t 2 pairs"], layout: str) -> tuple[Tens
 
 def _for_each_head(x: Tensor, heads: int) -> Tensor:
     groups = x.shape[1]
-    if heads % groups:
-        raise ConfigError(f"the angles of {groups} groups of heads need a multiple of {groups} heads, got {heads}")
     return x if heads == groups else x.repeat_interleave(heads // groups, 1)
 
 

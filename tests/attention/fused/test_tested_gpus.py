@@ -51,7 +51,7 @@ class Machine:
 
     def restart(self) -> None:
         """As in a new process."""
-        self.patch.setattr(tested_gpus, "_results", {})
+        self.patch.setattr(tested_gpus, "results", {})
 
     @property
     def recorded(self) -> list[dict[str, str]]:
@@ -145,7 +145,7 @@ def test_a_change_of_any_kernel_changes_the_hash(tmp_path: Path, monkeypatch: py
 
 
 def test_a_tensor_of_a_tracer_without_a_gpu_is_refused_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested_gpus, "_results", {})
+    monkeypatch.setattr(tested_gpus, "results", {})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -235,7 +235,7 @@ from lengthwise.attention import Mask
 from lengthwise.attention.fused import tested_gpus
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.forms import AttentionModifiers
-tested_gpus._look_up = lambda device: print("looked up") or {tested}
+tested_gpus.look_up = lambda device: print("looked up") or {tested}
 
 @torch.compile(backend="eager", fullgraph=True, dynamic=True)
 def attend(x):

@@ -159,12 +159,7 @@ def _attend(
         )  # fmt: skip
         cache[key] = _Static(arguments, rotary is not None, _changes_q_or_k(modifiers, None))
     arguments, kernel_rotates, changes_q_or_k = cache[key]
-    rotation = modifiers.rotation
-    if kernel_rotates:
-        if _shapes_fit(arguments, q, k):
-            rotation = None
-        else:
-            arguments = arguments._replace(cos_sin_q=None, cos_sin_k=None)
+    rotation = None if kernel_rotates else modifiers.rotation
     changes_q_or_k = changes_q_or_k or rotation is not None
     if not operator.on_gpu(q) and (products or changes_q_or_k):  # which avoids a second rounding to half precision
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
@@ -200,17 +195,6 @@ def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -
         return None
     cos_sin_q, cos_sin_k = (None if x is None else x[:, 0] for x in both)
     return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
-
-
-def _shapes_fit(rotary: Arguments, q: Tensor, k: Tensor) -> bool:
-    """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
-    for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)):
-        if cos_sin is not None:
-            rows, tokens, _, pairs = cos_sin.shape
-            batch, _, length, dim = x.shape
-            if rows not in (1, batch) or tokens != length or 2 * pairs > dim:
-                return False
-    return True
 
 
 def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.TokenRotation | None) -> bool:

@@ -35,21 +35,21 @@ class Combination(NamedTuple):
 # (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed since.
 TESTED: frozenset[Combination] = frozenset()
 
-_results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
+results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
 
 
 def is_tested(device: torch.device) -> bool:
     """Return whether the kernels passed the comparison on such a device. If not, warn once which command runs it."""
-    if device not in _results:
-        _results[device] = _look_up(device)
-    return _results[device]
+    if device not in results:
+        results[device] = look_up(device)
+    return results[device]
 
 
 # A graph of torch.compile treats the result as a constant; see `native.missing`.
 is_tested._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _look_up(device: torch.device) -> bool:
+def look_up(device: torch.device) -> bool:
     if not torch.cuda.is_available():  # a tracer's tensor, on a GPU that is not in this machine
         return False
     combination = combination_of(device)
