@@ -250,11 +250,7 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
     """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
     kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
-    return [
-        t
-        for t in modifiers.terms
-        if isinstance(t, kinds) and not (isinstance(t, forms.RelativeKeyBias) and t.vector is None)
-    ]
+    return [term for term in modifiers.terms if isinstance(term, kinds) and term.has_bias]
 
 
 def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import AttentionModifiers, GatedDistanceBias, KeyBias, RelativeKeyBias
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 from lengthwise.user_classes import is_builtin_class
 
@@ -101,7 +101,7 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
         modifiers.rotation
         or modifiers.product
         or modifiers.logit_transform
-        or any(isinstance(term, (RelativeKeyBias, KeyBias, GatedDistanceBias)) for term in modifiers.terms)
+        or any(term.reads_q or term.reads_k for term in modifiers.terms)
     )
     if fixed_width and width > q.shape[-1]:
         v_parts = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]

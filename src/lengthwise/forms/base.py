@@ -122,6 +122,11 @@ class Term(Form, ABC):
         None  # what the fused kernels take it as (`terms_for` in fused/tables.py); None: nothing
     )
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether a part of the values depends neither on q nor on k."""
+        return not (self.reads_q or self.reads_k)
+
     @abstractmethod
     def dense(
         self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
