@@ -10,17 +10,16 @@ from lengthwise import cache_folder
 from lengthwise.cli.options import FileOrHyphen, Place
 from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import counted, one_line
-from lengthwise.values import ConfigError
+from lengthwise.values import SCORES, ConfigError
 
 if TYPE_CHECKING:
-    from lengthwise.exchange.tables import Table
     from lengthwise.report.pictures import Picture
 
 STDOUT = "-"
 
 app = App(
     name="export",
-    help="""Write scores, training curves, answers of measurements, charts, a bundle of a study, or a trained model as files.
+    help="""Write scores, answers of other measurements, charts, a bundle of a study, or a trained model as files.
 
 Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts --format pdf;
 lengthwise export bundle quickstart --out quickstart.zip""",
@@ -44,23 +43,7 @@ def scores(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Plac
         out: The file to write, which ends in .csv, .parquet or .tex, or - for CSV on the standard output.
         force: Overwrite the file if it exists.
     """
-    return _write_table(study, "scores", out, force, place)
-
-
-@app.command
-def curves(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
-    """Write the training curves of a study as CSV or Parquet, with one row for each recorded step of each run.
-
-    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
-
-    Example: lengthwise export curves quickstart --out curves.parquet
-
-    Args:
-        study: The study's name; `lengthwise list studies` lists them.
-        out: The file to write, which ends in .csv or .parquet, or - for CSV on the standard output.
-        force: Overwrite the file if it exists.
-    """
-    return _write_table(study, "curves", out, force, place)
+    return _write_table(study, SCORES, out, force, place)
 
 
 @app.command
@@ -70,7 +53,9 @@ def answers(study: str, measurement: str, /, *, out: FileOrHyphen, force: bool =
 
     Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
-    Example: lengthwise export answers quickstart attended-distance --out distances.csv
+    Training curves are the answers of `training`.
+
+    Example: lengthwise export answers quickstart training --out curves.parquet
 
     Args:
         study: The study's name; `lengthwise list studies` lists them.
@@ -80,25 +65,22 @@ def answers(study: str, measurement: str, /, *, out: FileOrHyphen, force: bool =
     """
     from lengthwise.measurements import find
 
-    return _write_table(study, "answers", out, force, place, find(measurement).name)
+    return _write_table(study, find(measurement).name, out, force, place)
 
 
-def _write_table(study: str, table: "Table", out: str, force: bool, place: Place, measurement: str = "") -> int:
-    """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output.
-
-    `measurement`: the name of the one whose answers are written.
-    """
+def _write_table(study: str, measurement: str, out: str, force: bool, place: Place) -> int:
+    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard output."""
     from lengthwise.exchange.tables import ending_of, table_file
 
     path = None if out == STDOUT else new_file(out, force)
-    ending = ending_of("-.csv" if path is None else out, table)
+    ending = ending_of("-.csv" if path is None else out, measurement)
     with place.reading() as store:
-        content = table_file(store, study, table, ending, measurement)
+        content = table_file(store, study, measurement, ending)
     if path is None:
         sys.stdout.write(content.decode())
         return 0
     cache_folder.write(path, content)
-    print(f"{one_line(path)}: the {table} of {one_line(study)}")
+    print(f"{one_line(path)}: {measurement} of {one_line(study)}")
     return 0
 
 

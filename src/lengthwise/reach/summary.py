@@ -87,12 +87,10 @@ def headline(results: Results, method: str, reference: Results | None = None) ->
     parts = [part for task in tasks if (part := _effective(results, method, task, lengths, reference)) is not None]
     if not parts:
         return None
-    ends = {end: [getattr(part, end) for part in parts] for end in ("low", "high")}
-    unknown = any(map(math.isnan, ends["low"]))
-    return replace(
-        min(parts, key=lambda part: part.value),
-        **{end: math.nan if unknown else min(values) for end, values in ends.items()},
-    )
+    low, high = min(part.low for part in parts), min(part.high for part in parts)
+    if any(math.isnan(part.low) for part in parts):
+        low = high = math.nan
+    return replace(min(parts, key=lambda part: part.value), low=low, high=high)
 
 
 def _effective(

@@ -10,15 +10,15 @@ from lengthwise.analysis.gather import metric_of
 from lengthwise.analysis.intervals import over_examples, with_wilson
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
+from lengthwise.measurements import Table
 from lengthwise.report.charts.lines import Columns, Line, Range, line_chart
 from lengthwise.report.charts.scales import frame
 from lengthwise.report.charts.small import Curve, curve_chart, shown
 from lengthwise.report.charts.spec import Chart
 from lengthwise.report.palette import Look, looks
-from lengthwise.store import Activity, CurveRow, RunRow, ScoreRow
+from lengthwise.store import Activity, RunRow, ScoreRow
 
 MOST = 20  # runs side by side
-CURVE_POINTS = 200
 CURVE_HEIGHT = 220  # pixels
 SCORES_HEIGHT = 320
 PADDING = 0.3  # octaves left and right of the lengths
@@ -44,12 +44,12 @@ def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
     return [Named(run.key, name, found[name]) for name, run in zip(names, runs, strict=True)]
 
 
-def curves_chart(runs: Sequence[Named], curves: Mapping[str, Sequence[CurveRow]]) -> Chart | None:
+def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | None:
     """Return the chart of the training losses, or None if there is no loss yet."""
     lines = [
-        Curve([p.loss for p in points], run.look, label=run.name, at=[p.step for p in points])
+        Curve(points.column("loss"), run.look, label=run.name, at=points.column("step"))
         for run in runs
-        if (points := curves.get(run.key)) and any(math.isfinite(p.loss) for p in points)
+        if (points := curves.get(run.key)) and any(map(math.isfinite, points.column("loss")))
     ]
     if not lines:
         return None
