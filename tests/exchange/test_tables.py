@@ -28,7 +28,7 @@ ENDINGS = (".csv", ".parquet", ".tex")
 def test_one_row_for_each_run_and_question(store: Store, made: Fill) -> None:
     runs = made(store)
     columns = answer_columns(store, "made", "scores")
-    assert list(columns) == [*OF_RUN, *OF_LENGTH, "mean", "standard_error", "n", "baselines", "question"]
+    assert list(columns) == [*OF_RUN, *OF_LENGTH, "mean", "standard_error", "n", "baselines", "seconds", "question"]
     assert {len(cells) for cells in columns.values()} == {6 * 3}
     assert columns["key"] == [run["key"] for run in runs for _ in range(3)]
     assert columns["length"] == [8, 16, 32] * 6
@@ -100,7 +100,16 @@ def test_csv_and_parquet_have_the_same_numbers(store: Store, made: Fill) -> None
 def test_curves(store: Store, made: Fill) -> None:
     runs = made(store)
     columns = answer_columns(store, "made", "training")
-    assert list(columns) == [*OF_RUN, "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second", "question"]
+    assert list(columns) == [
+        *OF_RUN,
+        "step",
+        "loss",
+        "learning_rate",
+        "gradient_norm",
+        "tokens_per_second",
+        "seconds",
+        "question",
+    ]
     assert columns["key"] == [run["key"] for run in runs for _ in range(3)]
     assert columns["step"] == [0, 10, 20] * 6
     assert columns["loss"][:3] == [1, 1 / 11, 1 / 21]
@@ -115,11 +124,11 @@ def test_answers_of_a_measurement(store: Store, made: Fill) -> None:
     rows = [{"layer": n, "distance": d, "n": 4} for n, d in ((1, 0.25), (2, float("nan")))]
     store.add_answer(runs[1]["key"], "attention-distance", question, Table.from_rows(rows).to_data(), {})
     columns = answer_columns(store, "made", "attention-distance")
-    assert list(columns) == [*OF_RUN, *OF_LENGTH, "layer", "distance", "n", "question"]
+    assert list(columns) == [*OF_RUN, *OF_LENGTH, "layer", "distance", "n", "seconds", "question"]
     assert (columns["key"], columns["seed"]) == ([runs[1]["key"]] * 2, [runs[1]["seed"]] * 2)
     assert columns["question"][0] == json.dumps({"against": runs[0]["key"]})
     text = table_file(store, "made", "attention-distance", ".csv").decode()
-    assert [row[-4:-1] for row in csv.reader(text.splitlines()[1:])] == [["1", "0.25", "4"], ["2", "", "4"]]
+    assert [row[-5:-2] for row in csv.reader(text.splitlines()[1:])] == [["1", "0.25", "4"], ["2", "", "4"]]
     with pytest.raises(ConfigError, match="study 'made' has no answer of recency yet, so there is nothing to export"):
         answer_columns(store, "made", "recency")
 
@@ -127,7 +136,7 @@ def test_answers_of_a_measurement(store: Store, made: Fill) -> None:
 def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:
     made(store)
     frame = lengthwise.results("made", results=results)
-    assert frame.shape == (18, 22)
+    assert frame.shape == (18, 23)
     by_label = frame[frame.length == 32].groupby("label")["mean"].mean()
     assert by_label["FIRE(hidden_layers=1)"] == pytest.approx(0.80)
     assert frame.dtypes["mean"] == "float64"

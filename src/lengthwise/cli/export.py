@@ -136,7 +136,7 @@ def bundle(
     force: bool = False,
     place: Place = Place(),
 ) -> int:
-    """Write a study with its runs, scores, training curves, answers of measurements and weights as one file for `lengthwise import`
+    """Write a study with its runs, scores, other answers and weights as one file for `lengthwise import`
     elsewhere.
 
     It is a zip file with an SQLite database, the weights in safetensors and a list of SHA-256 sums. It has no code.
@@ -156,7 +156,7 @@ def bundle(
         raise ConfigError(f"--out must end in .zip, got {out!r}")
     with place.reading() as store:
         counts = export_bundle(store, study, path, weights=weights)
-    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['scores'], 'score')}"
+    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
     print(f"{one_line(path)}: {one_line(study)} with {parts} and the weights of {counted(counts['weights'], 'run')}")
     if weights and (missing := counts["runs"] - counts["weights"]):
         print(f"lengthwise: the bundle has no weights of {counted(missing, 'run')}", file=sys.stderr)

@@ -12,7 +12,7 @@ from lengthwise.store.rows import Texts
 from lengthwise.values import SCORES, ConfigError
 
 if TYPE_CHECKING:
-    from lengthwise.store import RunRow, Store
+    from lengthwise.store import AnswerRow, RunRow, Store
 
 Columns = dict[str, list[Any]]
 
@@ -37,22 +37,25 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
         runs = now.runs(study)
         stored = now.answers([run.key for run in runs], name)
     is_asked, text, rest_text = isinstance(MEASUREMENTS[name], OfEvaluation), Texts(canonical), Texts(_settings_text)
-    answers: dict[str, list[tuple[dict[str, Any], Table]]] = {run.key: [] for run in runs}
+    answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
     asked = {run.key: set(map(text, run.asked)) for run in runs} if is_asked else {}
     for answer in stored:
         if not is_asked or text(answer.question) in asked[answer.key]:
-            answers[answer.key].append((answer.question, Table.from_data(answer.rows)))
+            answers[answer.key].append((answer, Table.from_data(answer.rows)))
     found = [pair for of_run in answers.values() for pair in of_run]
     if not found:
         raise no_results("score" if name == SCORES else f"answer of {name}", study, store)
     present = {column for _, table in found for column in table.columns}
     own = [column.name for column in MEASUREMENTS[name].columns if column.name in present]
-    has_length = "length" in found[0][0]
-    columns: Columns = {column: [] for column in [*OF_RUN, *(OF_LENGTH if has_length else ()), *own, "question"]}
+    has_length = "length" in found[0][0].question
+    columns: Columns = {
+        column: [] for column in [*OF_RUN, *(OF_LENGTH if has_length else ()), *own, "seconds", "question"]
+    }
     for run in runs:
         _add_run(columns, study, run, sum(len(table) for _, table in answers[run.key]))
-        for question, table in answers[run.key]:
-            cells = {"question": rest_text(question)}
+        for answer, table in answers[run.key]:
+            question = answer.question
+            cells = {"question": rest_text(question), "seconds": answer.facts.get("seconds", math.nan)}
             if has_length:
                 cells |= {"length": question["length"], "length_kind": length_kind(run, question)}
             for column, cell in cells.items():
