@@ -21,7 +21,7 @@ class Training(Measurement):
     columns = (
         key("step", "training step"),
         value("loss", unit="nats per scored token", bounds=(0.0, math.inf)),
-        value("learning_rate"),
+        value("learning_rate", bounds=(0.0, math.inf)),
         value("gradient_norm"),
         value("tokens_per_second"),
         value("last_loss"),
