@@ -94,6 +94,7 @@ def missing_package(what: str, package: str, extra: str, error: ImportError) -> 
 
 
 RESULTS = "lengthwise-results"  # the results folder of commands
+SCORES, TRAINING = "scores", "training"  # measurements that every finished run has
 WEIGHTS = "weights.safetensors"  # in the folder of a run
 CHECKPOINT = re.compile(r"checkpoint-([0-9]{8,16})\.safetensors")
 EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret

@@ -13,7 +13,6 @@ from lengthwise.config import ConfigError
 from lengthwise.report import pictures as module
 from lengthwise.report.pictures import FORMATS, Picture, pictures, require_format
 from tests.report.answers import answers_of
-from tests.report.test_training_curves import points
 
 EVIL = "'+alert(1)+'</text><script>alert(2)</script> × 序列"
 
@@ -86,8 +85,7 @@ def test_unknown_formats_and_a_missing_library(monkeypatch: pytest.MonkeyPatch) 
 def test_every_chart_of_every_measurement_is_drawn(make_rows: Callable[..., Any], make_study: Any) -> None:
     runs, scores = make_rows(labels=("NoPE", "RoPE", "ALiBi", "FIRE"))
     answers = answers_of([run for run in runs if run.task == "Copy"])
-    curves = {run.key: points(2.0, 1.0 + run.seed, 0.5) for run in runs}
-    found = pictures(from_rows([make_study()], runs, scores, answers, curves=curves))
+    found = pictures(from_rows([make_study()], runs, scores, answers))
     assert len(found) > 60
     for picture in found:
         chart, texts = picture.panel.chart, texts_of(picture)

@@ -150,6 +150,14 @@ class Numbers:
     about: str = ""
 
 
+@dataclass(frozen=True)
+class Excerpts:
+    """Some of the rows that `where` selects, as texts: the columns `question` and `generated`."""
+
+    title: str
+    where: Mapping[str, Any]
+
+
 # ---- options ------------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +259,9 @@ class Measurement(ABC):
     """Of an answer in a file, the column with a line or a row for each value."""
     over_lengths: ClassVar[bool] = False
     """Whether numbers are means over all lengths, instead of having a section for each length."""
+    longest_only: ClassVar[bool] = False
+    """Whether the page shows the longest length alone."""
+    excerpts: ClassVar[tuple[Excerpts, ...]] = ()
     in_report_table: ClassVar[bool] = False
     """Whether the report in the terminal shows the first table."""
 
@@ -286,8 +297,8 @@ class Measurement(ABC):
         """Return the default of an option in help texts."""
         return str(part.metadata["shown"])
 
-    def derive(self, answer: Table) -> Table:
-        """Return the rows to show of one answer, with what is computed from the stored ones. By default the answer itself."""
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
+        """Return the rows to show of one answer, with what is computed from stored rows and facts. By default the answer itself."""
         return answer
 
     def label(self, subject: Mapping[str, Any], value: Any) -> str:

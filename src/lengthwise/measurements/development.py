@@ -68,7 +68,7 @@ class Development(Measurement):
     chapter = "During training"
     command = "lengthwise show KEY"
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add a row for each quantity with the means before and after training, and the change."""
         rows: list[Row] = []
         steps = answer.column("step")

@@ -307,7 +307,7 @@ class Reach(Measurement):
     def label(self, subject: Mapping[str, Any], value: Any) -> str:
         return str(subject["name"]) if value == OWN else f"{subject['name']}, {value}"
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add scores over all depths, cross-entropies by position at the longest length, and effective lengths.
 
         A reason why a length was not reached is left out if the length was measured by a later call.

@@ -78,7 +78,7 @@ class _Measured:
     def __init__(self, answer: FileAnswer) -> None:
         self.ratios: dict[Cell, dict[Kind, list[float]]] = {}
         self.settings: dict[Cell, Any] = {}
-        for row in answer.measurement.derive(answer.table):
+        for row in answer.measurement.derive(answer.table, answer.origin):
             cell = row["encoding"], row["length"]
             if row.get("settings"):
                 self.settings[cell] = _settings(row["settings"])
