@@ -49,7 +49,9 @@ def main(where: str, log: Path, runs: int, pause: float, hang: bool) -> None:
                 assert store.heartbeat(row.key, worker, step, 3)
             store.add_answers(row.key, [answer("training", {}, step=[1, 2], loss=[1.0, 1.0])], worker=worker)
             for question in store.missing(row.key, row.asked):
-                store.add_answers(row.key, [answer("scores", question, mean=[0.5], standard_error=[0.1], n=[1])], worker=worker)
+                store.add_answers(
+                    row.key, [answer("scores", question, mean=[0.5], standard_error=[0.1], n=[1])], worker=worker
+                )
             store.finish(row.key, worker, {"pid": os.getpid()})
             write(f"finish {row.key} {os.getpid()}")
 
