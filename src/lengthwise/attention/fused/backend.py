@@ -28,8 +28,8 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
-    own_arguments,
     plain,
+    tensor_arguments,
     terms_for,
     vectors_over_same_distances,
 )
@@ -68,7 +68,7 @@ class Fused(Backend):
         if has_vectors and on_gpu:
             size = distance_range([(term.table, term.first) for term in (*products, *values)])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
-            if bidirectional_window and mask.queries > query_parts.queries_per_part(mask.queries, q.shape[-1], size):
+            if bidirectional_window and mask.queries > query_parts.queries_per_chunk(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
         grouped = [type(term).__name__ for term in terms_for(modifiers, "arguments") if _is_group(term)]
         if len(set(grouped)) < len(grouped):
@@ -237,5 +237,5 @@ def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
         documents=None if mask.documents is None else mask.documents.long().contiguous(),
         causal=mask.causal,
         window=mask.window or 0,
-        **own_arguments(modifiers, compute, len(q)),
+        **tensor_arguments(modifiers, compute, len(q)),
     )
