@@ -81,8 +81,8 @@ def encoding_from_rope_parameters(
         raise ConfigError(
             f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: {', '.join(_TYPES)}"
         )
-    name, own_keys = _TYPES[kind]
-    names = {**_COMMON_KEYS, **own_keys}
+    name, method_keys = _TYPES[kind]
+    names = {**_COMMON_KEYS, **method_keys}
     if kind == "proportional" and theirs.get("factor") in (1, None):
         theirs.pop("factor", None)  # it has this key, which has no effect at 1
     trained = theirs.pop("original_max_position_embeddings", None)
