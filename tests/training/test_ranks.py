@@ -178,18 +178,20 @@ def test_ranks_share_the_evaluation(two: Together, name: str) -> None:
 
 def test_parts_are_the_same_on_any_number_of_ranks_that_divides_them() -> None:
     training = TrainingConfig(train_length=4, batch_size=24, accumulation=4)
-    whole = Ranks().parts(training)
+    whole = Ranks().micro_batches(training)
     assert [part[1] for part in whole] == [slice(n, n + 6) for n in (0, 6, 12, 18)]
     for size in (2, 4):
-        assert [part for rank in range(size) for part in Ranks(rank, size).parts(training)] == whole
-    uneven = [part for rank in range(3) for part in Ranks(rank, 3).parts(TrainingConfig(train_length=4, batch_size=7))]
+        assert [part for rank in range(size) for part in Ranks(rank, size).micro_batches(training)] == whole
+    uneven = [
+        part for rank in range(3) for part in Ranks(rank, 3).micro_batches(TrainingConfig(train_length=4, batch_size=7))
+    ]
     assert uneven == [(0, slice(0, 2)), (1, slice(2, 4)), (2, slice(4, 7))]
 
 
 def test_a_batch_must_have_a_sequence_for_every_part() -> None:
     Ranks(size=4).require_enough(TrainingConfig(train_length=4, batch_size=4))
     with pytest.raises(
-        ConfigError, match="8 devices per run divide a batch into 8 parts, so batch_size must be at least 8"
+        ConfigError, match="8 devices per run divide a batch into 8 micro-batches, so batch_size must be at least 8"
     ):
         Ranks(size=8).require_enough(TrainingConfig(train_length=4, batch_size=4))
     with pytest.raises(ConfigError, match="3 devices per run with accumulation 4 divide a batch into 12 parts"):
