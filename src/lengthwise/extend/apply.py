@@ -213,7 +213,7 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
     parameters, own = getattr(model.config, "rope_parameters", None), own_choice(model)
     if not parameters or own is None:
         return None
-    if any(layer.layer.given for layer in choice.layers):  # temperatures and sinks
+    if any(layer.layer.non_defaults for layer in choice.layers):  # temperatures and sinks
         return None
     kinds = list(getattr(model.config, "layer_types", None) or ())
     nested = bool(set(parameters) & set(kinds))

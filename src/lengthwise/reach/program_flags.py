@@ -77,8 +77,8 @@ def _rotation(model: Any, method: str) -> Rotation:
     factor, same = dict(new.settings).get("factor"), equivalent(new, **context)
     if same.name not in COMPUTED:
         raise ConfigError(f"it has no flags that compute {new.name} as it is measured here")
-    if new.layer.given:
-        raise ConfigError(f"it has no {join_names(list(new.layer.given))}")
+    if new.layer.non_defaults:
+        raise ConfigError(f"it has no {join_names(list(new.layer.non_defaults))}")
     if dict(same.settings)["layout"] != dict(old.settings)["layout"]:
         raise ConfigError("the method pairs other dimensions than the model's weights")
     if not _has_usual_attention_factor(same, config):

@@ -276,7 +276,7 @@ class Task(CheckedArguments):
 
 def _tasks_that_define(method: str) -> str:
     """Return the names of the tasks in the list that have a method of their own in place of the one that raises an error."""
-    makes = [make for make in Registry.known[Task.kind] if getattr(make, method) is not getattr(Task, method)]
+    makes = [make for make in Registry.by_kind[Task.kind] if getattr(make, method) is not getattr(Task, method)]
     return ", ".join(make.__name__ for make in makes)
 
 
