@@ -124,14 +124,14 @@ class Decoder(Model):
             "d_model": c.d_model,
             "train_length": train_length,
         }
-        modules, self.parts_of_layer = layer_modules(encoding, c.num_layers, c.share_encoding, context)
+        modules, self.module_indices = layer_modules(encoding, c.num_layers, c.share_encoding, context)
         self.encodings, self._combinations = nn.ModuleList(modules), Combinations()
         self.windows = [encoding.layers[n % len(encoding.layers)].layer.window for n in range(c.num_layers)]
 
     @property
     def encoding_of_layer(self) -> list[int]:
-        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`parts_of_layer` has all)."""
-        return [indices[0] for indices in self.parts_of_layer]
+        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`module_indices` has all)."""
+        return [indices[0] for indices in self.module_indices]
 
     def _initialize(self) -> None:
         """Draw the initial weights.
@@ -175,7 +175,7 @@ class Decoder(Model):
         return cast(list[PositionEncoding], list(self.encodings))
 
     def _encoding(self, layer: int) -> PositionEncoding:
-        return self._combinations.of(self.parts_of_layer[layer], self.encoding_modules())
+        return self._combinations.of(self.module_indices[layer], self.encoding_modules())
 
     def forward(
         self,
@@ -232,7 +232,7 @@ class Decoder(Model):
         x = self.dropout(embedded(self._encoding(0), x, span.q))
         attentions: dict[tuple[tuple[int, ...], int | None], _Attention] = {}
         for layer, block in enumerate(self._blocks()):
-            indices, window = self.parts_of_layer[layer], self.windows[layer]
+            indices, window = self.module_indices[layer], self.windows[layer]
             if (indices, window) not in attentions:
                 attentions[indices, window] = _Attention(
                     self._encoding(layer), span, mask, window, self.backend, cache, watch
