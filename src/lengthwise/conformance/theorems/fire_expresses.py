@@ -109,7 +109,9 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
                 jumps = [(row[borders] - row[borders - 1], row[0]) for row in values]
                 return Heads(fires=[_fire(StepFIRE, bound, steps, layer, width=width) for layer in jumps])
             case Sandwich():
-                theta, divisors = (part(torch.device("cpu")) for part in (encoding.frequencies, encoding.divisors))
+                theta, divisors = (
+                    function(torch.device("cpu")) for function in (encoding.frequencies, encoding.divisors)
+                )
                 angles, width = (bound * theta[:, None], 0.0), len(theta)
                 sums = [(1 / float(by), -width / float(by)) for by in divisors]
                 return Heads(fires=[_fire(CosineFIRE, bound, angles, layer, width=width) for layer in sums])
