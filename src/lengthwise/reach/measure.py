@@ -116,7 +116,7 @@ class MeasuredModel:
             row_keys = [row_key for row_key in row_keys if _key(row_key) not in finished]
             slow = self._too_slow(axis, size, row_keys)
             for method in dict.fromkeys(row_key["method"] for row_key in row_keys):
-                reason = self._obstacle(method, axis, size) or slow
+                reason = self._unsupported_reason(method, axis, size) or slow
                 if reason is None:
                     reason = yield from self._measured(
                         method, [row_key for row_key in row_keys if row_key["method"] == method]
@@ -128,7 +128,7 @@ class MeasuredModel:
         flags = (row for method in self.options.methods for row in program_flags(self.pretrained.model, method))
         yield from (row for row in flags if (row["method"], row["program"]) not in finished_flags)
 
-    def _obstacle(self, method: str, axis: str, size: int) -> str | None:
+    def _unsupported_reason(self, method: str, axis: str, size: int) -> str | None:
         """Return why a method cannot reach a length, because it did not reach a shorter one, or None."""
         for row in self.skipped:
             if row["method"] == method and row.get(axis, size) < size:

@@ -22,9 +22,11 @@ from tests.pairwise import pairwise
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
-TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.unsupported_reason() else ()
 WIDE = torch.float64
 KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGETS if dtype != WIDE else [0])]
 

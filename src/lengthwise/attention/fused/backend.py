@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, rows_unsupported_reason
 from lengthwise.attention.fused import cpu, gpu, operator, tested_gpus
 from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
@@ -46,7 +46,7 @@ class Fused(Backend):
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         on_gpu = q.is_cuda
-        if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
+        if reason := rows_unsupported_reason(replace(modifiers, values=()), "fused attention"):
             return reason
         for term in modifiers.terms:
             if term.kernel is None:
@@ -80,7 +80,7 @@ class Fused(Backend):
             return f"it does not support {q.dtype} on {q.device.type}"
         if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
             return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
-        return kernel.missing()
+        return kernel.unsupported_reason()
 
     def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Return whether the kernels were tested on such a device, if it is a GPU."""

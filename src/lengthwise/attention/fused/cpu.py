@@ -17,7 +17,7 @@ from lengthwise.attention.fused.arguments import (
 )
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.call import Call, View
-from lengthwise.native import loaded, missing, openmp
+from lengthwise.native import loaded, openmp, unsupported_reason
 from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
@@ -161,4 +161,4 @@ def statistics(
     return result
 
 
-__all__ = ["DTYPES", "backward", "forward", "missing", "statistics"]
+__all__ = ["DTYPES", "backward", "forward", "statistics", "unsupported_reason"]

@@ -45,7 +45,7 @@ def is_tested(device: torch.device) -> bool:
     return results[device]
 
 
-# A graph of torch.compile treats the result as a constant; see `native.missing`.
+# A graph of torch.compile treats the result as a constant; see `native.unsupported_reason`.
 is_tested._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

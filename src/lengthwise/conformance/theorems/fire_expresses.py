@@ -256,14 +256,16 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
         if make in PLAIN:
             for backend in differentiable_backends():
                 constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
-                if not any(_unsupported(e, backend) for fires, original in constructions for e in (original, *fires)):
+                if not any(
+                    _unsupported_reason(e, backend) for fires, original in constructions for e in (original, *fires)
+                ):
                     compared = (in_attention(*both, bound, backend) for both in constructions)
                     pairs = list(chain.from_iterable(compared))
                     where = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
                     yield Result.of(THEOREM, make, where, pairs)
 
 
-def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:
+def _unsupported_reason(encoding: PositionEncoding, backend: str) -> str | None:
     return unsupported_reason(backend, encoding.modifiers(Span.of(2)), Span.of(2))
 
 

@@ -44,7 +44,7 @@ class FormTemplate:
     columns: int | None
 
     @classmethod
-    def of(cls, form: Form, span: Span) -> "tuple[Part, list[Tensor]]":
+    def of(cls, form: Form, span: Span) -> "tuple[FormTemplate, list[Tensor]]":
         """Return a form without its tensors, and its tensors of numbers."""
         tensors = {name: x for name, x in form.tensors.items() if x.is_floating_point()}
         others = {f.name: getattr(form, f.name) for f in fields(form) if f.init and f.name not in tensors}
