@@ -111,8 +111,8 @@ class Run(Config):
         """Return the choices of the run and its ancestors: encodings, tasks and position schemes."""
         scheme = self.training.positions
         inherited = self.parent.choices if self.parent is not None else ()
-        parts = (part for layer in self.encoding.layers for part in layer.parts)
-        return (*parts, self.task, *([scheme] if scheme is not None else []), *inherited)
+        encodings = (choice for layer in self.encoding.layers for choice in layer.parts)
+        return (*encodings, self.task, *([scheme] if scheme is not None else []), *inherited)
 
     @property
     def lineage(self) -> "tuple[Run, ...]":

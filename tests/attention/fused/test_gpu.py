@@ -75,11 +75,9 @@ def test_machine_code(form, dim, dtype, monkeypatch):
 
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):
-    gpu_code = (
-        _load("gpu_code", BENCHMARKS, monkeypatch)
-        if gpu.unsupported_reason() is None
-        else pytest.skip(str(gpu.unsupported_reason()))
-    )
+    if reason := gpu.unsupported_reason():
+        pytest.skip(reason)
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     good = {
         "shared memory": 1024,
         "pipelined loops with branches": 0,
@@ -105,11 +103,9 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
 
 def test_a_pipelined_loop_with_branches_is_found(monkeypatch):
     """Triton let such a loop overwrite tiles that its branches still read, which made gradients wrong on a GPU."""
-    gpu_code = (
-        _load("gpu_code", BENCHMARKS, monkeypatch)
-        if gpu.unsupported_reason() is None
-        else pytest.skip(str(gpu.unsupported_reason()))
-    )
+    if reason := gpu.unsupported_reason():
+        pytest.skip(reason)
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     loop = "  scf.for {{\n    {}\n    scf.for {{\n      {}\n    }}\n  }}\n"
     assert gpu_code.pipelined_branches(loop.format("async_copy", "scf.if")) == 0  # in different loops
     assert gpu_code.pipelined_branches(loop.format("x", "async_copy\n      scf.if")) == 1

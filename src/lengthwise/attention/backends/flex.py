@@ -47,7 +47,7 @@ class Flex(Backend):
     name = "flex"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None. `gradients_unsupported_reason` is checked at the call."""
+        """Return why this backend does not support the modifiers, or None; see `gradients_unsupported_reason` for gradients."""
         if reason := _unsupported_reason(modifiers):
             return reason
         if q.device.type not in ("cpu", "cuda"):
