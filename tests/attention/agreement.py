@@ -234,12 +234,12 @@ class Kernel:
             yield
 
 
-TARGETS = () if native.missing() else range(native.TARGETS.index(native.best_target()) + 1)
+TARGETS = () if native.unsupported_reason() else range(native.TARGETS.index(native.best_target()) + 1)
 KERNELS = {
     "blocked": Kernel("blocked"),
     "blocked, three queries of one row of the batch at a time": Kernel("blocked", block=(3, 1), longest=11),
     "sdpa": Kernel("sdpa"),
-    **({} if native.missing() else {"fused in float64": Kernel("fused", dim=5)}),
+    **({} if native.unsupported_reason() else {"fused in float64": Kernel("fused", dim=5)}),
     **{f"fused for {native.TARGETS[n]}": Kernel("fused", torch.float32, dim=33, target=n) for n in TARGETS},
 }
 REFERENCE = Kernel("reference")

@@ -8,7 +8,16 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, Bins, EncodingCache, Mask, TokenInfo, no_gradients, plan, unsupported_reason
+from lengthwise.attention import (
+    BACKENDS,
+    Bins,
+    EncodingCache,
+    Mask,
+    TokenInfo,
+    gradients_unsupported_reason,
+    plan,
+    unsupported_reason,
+)
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
@@ -48,7 +57,7 @@ def given(queries=TOKENS, batch=2):
 def answers(encoding, backend, positions, queries=TOKENS):
     """Output, and every gradient where the backend has any."""
     q, k, v, x = (t.requires_grad_() for t in given(queries))
-    learns = no_gradients(backend, "cpu") is None
+    learns = gradients_unsupported_reason(backend, "cpu") is None
     with torch.set_grad_enabled(learns):
         x = x if encoding.reads_content() else None
         out = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions, x=x), backend=backend)

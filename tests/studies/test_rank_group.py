@@ -228,7 +228,7 @@ def test_no_process_outlives_a_worker(study_file: StudyFile, command: Any) -> No
         ({"devices_per_run": 2, "device": "cuda:1"}, "device must be cpu or cuda, got 'cuda:1'"),
         (
             {"devices_per_run": 5},
-            "5 devices per run divide a batch into 5 parts, so batch_size must be at least 5, got 4",
+            "5 devices per run divide a batch into 5 micro-batches, so batch_size must be at least 5, got 4",
         ),
     ],
 )

@@ -97,12 +97,12 @@ def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) 
     return BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
 
 
-def no_gradients(backend: str, device: torch.device | str) -> str | None:
+def gradients_unsupported_reason(backend: str, device: torch.device | str) -> str | None:
     """Return why a backend computes no gradients on a device, or None.
 
     If there is a reason, a call that needs gradients raises `ConfigError`.
     """
-    return BACKENDS[backend].no_gradients(device)
+    return BACKENDS[backend].gradients_unsupported_reason(device)
 
 
 def with_content(

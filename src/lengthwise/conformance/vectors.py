@@ -104,15 +104,15 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
         or any(term.reads_q or term.reads_k for term in modifiers.terms)
     )
     if fixed_width and width > q.shape[-1]:
-        v_parts = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
+        v_chunks = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
     else:
-        v_parts, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
+        v_chunks, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
     if reason := unsupported_reason(backend, modifiers, span):
         raise Refused(reason)
     attend = partial(
         plan(modifiers, span, _mask(case), q[None], backend=backend), q[None], k[None], scale=case["scale"]
     )
-    actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_parts], -1)
+    actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_chunks], -1)
     hidden = expected.isnan()
     weights = reference.weights_of(modifiers, expected.masked_fill(hidden, float("-inf"))[None])[0]
     # An absolute error of a logit is a relative error of the weight. Only the reference evaluates functions exactly.

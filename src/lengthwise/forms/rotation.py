@@ -138,7 +138,7 @@ class Rotation(TokenRotation):
         if cos_sin is None:
             return x
         if self.polar:
-            cos, sin = (_for_each_head(part, x.shape[1]) for part in cos_sin.unbind(3))
+            cos, sin = (_for_each_head(table, x.shape[1]) for table in cos_sin.unbind(3))
             magnitude = softplus(x.to(compute))
             return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
         dims = 2 * cos_sin.shape[4]
@@ -160,15 +160,15 @@ class Rotation(TokenRotation):
 
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
         """Return the rotation with functions applied along axes, and what this one has computed of its cosines and sines."""
-        parts: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
             if angle is not None:
                 axes = self.axes[f"angle_{side}"]
-                parts[f"angle_{side}"] = along_axes(angle, axes, functions)
+                tensors[f"angle_{side}"] = along_axes(angle, axes, functions)
                 if isinstance(gain, Tensor):
-                    parts[f"gain_{side}"] = along_axes(gain.expand_as(angle), axes, functions)
-        rotation = replace(self, **parts)
+                    tensors[f"gain_{side}"] = along_axes(gain.expand_as(angle), axes, functions)
+        rotation = replace(self, **tensors)
         for (sides, dtype), x in self._cos_sin_cache.items():
             for side, tokens in (("q", "i"), ("k", "j")):
                 if sides in ("both", side) and getattr(rotation, f"angle_{side}") is not None:

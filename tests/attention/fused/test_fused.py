@@ -35,9 +35,11 @@ from tests.pairwise import pairwise
 
 fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
-TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.unsupported_reason() else ()
 WIDE = torch.float64
 
 

@@ -41,7 +41,7 @@ class Machine:
         patch.setenv("LENGTHWISE_CACHE", str(cache))
         patch.setattr(torch.cuda, "is_available", lambda: True)
         patch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA Imagined 1")
-        patch.setattr(gpu, "missing", lambda: None)
+        patch.setattr(gpu, "unsupported_reason", lambda: None)
         self.has(capability=(9, 0), triton="3.6.0")
         self.restart()
 

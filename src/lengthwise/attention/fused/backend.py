@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, rows_unsupported_reason
 from lengthwise.attention.fused import cpu, gpu, operator, tested_gpus
 from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
@@ -28,8 +28,8 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
-    own_arguments,
     plain,
+    tensor_arguments,
     terms_for,
     vectors_over_same_distances,
 )
@@ -46,7 +46,7 @@ class Fused(Backend):
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         on_gpu = q.is_cuda
-        if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
+        if reason := rows_unsupported_reason(replace(modifiers, values=()), "fused attention"):
             return reason
         for term in modifiers.terms:
             if term.kernel is None:
@@ -68,7 +68,7 @@ class Fused(Backend):
         if has_vectors and on_gpu:
             size = distance_range([(term.table, term.first) for term in (*products, *values)])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
-            if bidirectional_window and mask.queries > query_parts.queries_per_part(mask.queries, q.shape[-1], size):
+            if bidirectional_window and mask.queries > query_parts.queries_per_chunk(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
         grouped = [type(term).__name__ for term in terms_for(modifiers, "arguments") if _is_group(term)]
         if len(set(grouped)) < len(grouped):
@@ -80,7 +80,7 @@ class Fused(Backend):
             return f"it does not support {q.dtype} on {q.device.type}"
         if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
             return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
-        return kernel.missing()
+        return kernel.unsupported_reason()
 
     def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Return whether the kernels were tested on such a device, if it is a GPU."""
@@ -237,5 +237,5 @@ def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
         documents=None if mask.documents is None else mask.documents.long().contiguous(),
         causal=mask.causal,
         window=mask.window or 0,
-        **own_arguments(modifiers, compute, len(q)),
+        **tensor_arguments(modifiers, compute, len(q)),
     )

@@ -45,7 +45,7 @@ def is_tested(device: torch.device) -> bool:
     return results[device]
 
 
-# A graph of torch.compile treats the result as a constant; see `native.missing`.
+# A graph of torch.compile treats the result as a constant; see `native.unsupported_reason`.
 is_tested._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -84,14 +84,14 @@ def kernels_hash() -> str:
 
 def record(combination: Combination, *, passed: bool) -> None:
     """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now on."""
-    others = [known for known in _recorded() if known != combination]
+    others = [entry for entry in _recorded() if entry != combination]
     combinations = [*others, combination] if passed else others
-    cache_folder.store(FILE, json.dumps([known._asdict() for known in combinations], indent=1).encode())
+    cache_folder.store(FILE, json.dumps([entry._asdict() for entry in combinations], indent=1).encode())
 
 
 def _recorded() -> list[Combination]:
     """Return the combinations in the cache folder; none if the file is damaged."""
     try:
-        return [Combination(**known) for known in json.loads(cache_folder.load(FILE) or b"[]")]
+        return [Combination(**entry) for entry in json.loads(cache_folder.load(FILE) or b"[]")]
     except (ValueError, TypeError):
         return []

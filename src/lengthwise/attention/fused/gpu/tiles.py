@@ -208,7 +208,7 @@ def sort(
     width = max(queries.shape[1], keys.shape[1])
     assert width <= 1 << 16, "an entry has 16 bits for its block"
     step = max(1, _MAX_SORTED // width)
-    parts = []
+    chunks = []
     for start in range(0, lines, step):
         q, k, name, exists = (
             x if x is None or len(x) == 1 else x[start : start + step] for x in (queries, keys, other, tile_exists)
@@ -221,8 +221,8 @@ def sort(
         sorted_ = key.sort(-1).values
         sorted_kind = sorted_ >> 48
         ends = torch.stack([(sorted_kind <= n).sum(-1) for n in (CLEAN, KNOTS, FAR, GENERAL)], -1)
-        parts.append(((sorted_ & 0x7FFFFFFF).to(torch.int32), ends.to(torch.int32)))
-    order, ends = (torch.cat([part[n] for part in parts], 1) if len(parts) > 1 else parts[0][n] for n in (0, 1))
+        chunks.append(((sorted_ & 0x7FFFFFFF).to(torch.int32), ends.to(torch.int32)))
+    order, ends = (torch.cat([chunk[n] for chunk in chunks], 1) if len(chunks) > 1 else chunks[0][n] for n in (0, 1))
     return order, ends
 
 
