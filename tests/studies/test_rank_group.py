@@ -15,6 +15,7 @@ from lengthwise.store import open_store
 from lengthwise.studies import Compute, Outcome, Study, execute, load
 from lengthwise.studies.events import Advanced, Event, Failed, Note
 from lengthwise.studies.executors.watching import require_consistent
+from tests.made_answers import losses
 
 pytestmark = pytest.mark.timeout(300)
 StudyFile = Callable[..., Path]
@@ -28,7 +29,6 @@ import signal
 import torch
 import torch.distributed as dist
 from lengthwise.encodings import PositionEncoding
-from tests.made_answers import losses
 
 class Own(PositionEncoding):
     def __init__(self):
