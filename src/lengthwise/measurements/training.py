@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.measurements.base import Chart, Measurement, Number, Numbers, key, value
+from lengthwise.measurements.base import SHOW, Chart, Measurement, Number, Numbers, key, value
 from lengthwise.measurements.table import Table
 from lengthwise.values import TRAINING
 
@@ -38,7 +38,7 @@ class Training(Measurement):
             facet=("encoding",),
             seeds="each",
             to_scale=True,
-            about="On the batches of the training; one line for each seed.",
+            about="The loss on the training batches. Each seed has its own line.",
         ),
         Chart(
             kind="curves",
@@ -47,7 +47,7 @@ class Training(Measurement):
             y="learning_rate",
             seeds="first",
             to_scale=True,
-            about="Of the first seed of each encoding.",
+            about="The learning rate of the first seed of each encoding.",
         ),
     )
     tables = (
@@ -64,7 +64,7 @@ class Training(Measurement):
         ),
     )
     chapter = "Training"
-    command = "lengthwise show KEY"
+    command = SHOW
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Return the curve with at most `MOST_POINTS` points, and a row with the last loss and the cost of the training."""

@@ -208,7 +208,9 @@ class _Drawing:
         drawn = line_chart(self._described("line", chart, *ends, names), lines, columns, [axis], better=better)
         title, across = chart.title.format(**self.texts), self._across(chart)
         over = any(mean > axis.high for line in lines for mean in line.means)
-        return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over}
+        are_cut = any(i is not None and i.high > axis.high for line in lines for i in line.scores)
+        cut = " Bands are cut at the upper edge." if are_cut else ""
+        return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over, "cut": cut}
 
     # ---- small charts -------------------------------------------------------------------------------------------------
 
