@@ -12,6 +12,7 @@ import pytest
 from lengthwise.store import ClaimLost, Store, StoreError, claims, open_store, schema, worker_name
 from lengthwise.store.claims import MAX_DEATHS
 from lengthwise.store.workers import is_dead
+from tests.made_answers import losses
 
 FAR = "elsewhere:1:a"
 FAR_TOO = "elsewhere:1:b"
@@ -240,6 +241,18 @@ def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
 
 
 # ---- runs that are dropped --------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_trained_again_has_the_curve_of_its_last_training(study: Store, make: Any) -> None:
+    key = claimed(study, FAR)
+    assert key is not None
+    study.add_answers(key, [make.score(8), make.score(16), make.curve(make.point(5))], worker=FAR)
+    study.finish(key, FAR, facts={})
+    assert study.reopen([key]) == 1
+    assert [answer.measurement for answer in study.answers([key])] == ["scores"] * 2
+    assert claimed(study, FAR) == key
+    study.add_answers(key, [make.curve(make.point(7))], worker=FAR)
+    assert [step for step, _ in losses(study, key)] == [7]
 
 
 def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:

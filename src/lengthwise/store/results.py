@@ -25,7 +25,7 @@ from lengthwise.store.rows import (
 )
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
-from lengthwise.values import SCORES
+from lengthwise.values import SCORES, TRAINING
 
 
 class Store(Transfers):
@@ -238,13 +238,20 @@ class Store(Transfers):
             connection.execute(claims.held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
-        """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
-        changed = 0
+        """Mark finished runs without a worker as untrained, so that they are trained again. Return their number.
+
+        Their training curves are deleted, because the next training has its own. Scores stay.
+        """
         with self._transaction(writes=True) as connection:
+            reopened: list[str] = []
             for batch in batches(list(keys)):
                 free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
-                changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
-        return changed
+                reopened += connection.scalars(select(schema.runs.c.key).where(*free))
+            for batch in batches(reopened):
+                connection.execute(update(schema.runs).where(schema.runs.c.key.in_(batch)).values(finished=None))
+                curves = schema.answers.c.key.in_(batch), schema.answers.c.measurement == TRAINING
+                connection.execute(delete(schema.answers).where(*curves))
+        return len(reopened)
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
         """Delete runs with their files, answers and entries in studies, and studies that are empty afterwards.
