@@ -129,7 +129,7 @@ def test_answers_of_a_measurement(store: Store, made: Fill) -> None:
     assert columns["question"][0] == json.dumps({"against": runs[0]["key"]})
     text = table_file(store, "made", "attention-distance", ".csv").decode()
     assert [row[-5:-2] for row in csv.reader(text.splitlines()[1:])] == [["1", "0.25", "4"], ["2", "", "4"]]
-    with pytest.raises(ConfigError, match="study 'made' has no answer of recency yet, so there is nothing to export"):
+    with pytest.raises(ConfigError, match=r"no answer of recency yet, .* run `lengthwise probe recency KEY` first"):
         answer_columns(store, "made", "recency")
 
 

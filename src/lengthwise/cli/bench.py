@@ -152,13 +152,7 @@ def _compare(output: Output, encodings: tuple[str, ...]) -> int:
     incompatible = {"--out": output.out, "--plot": output.plot, "encodings": encodings or None}
     if wrong := [name for name, value in incompatible.items() if value is not None]:
         raise ConfigError(f"--compare measures nothing, so it takes no {wrong[0]}; omit it")
-    answers = [read(Path(name)) for name in output.compare]
-    for name, answer in zip(output.compare, answers, strict=True):
-        if not isinstance(answer.measurement, Speed):
-            raise ConfigError(
-                f"{name} is an answer of {answer.measurement.name}; name two files of lengthwise bench --out"
-            )
-    comparison = compare(*answers)
+    comparison = compare(*(read(Path(name), Speed.name) for name in output.compare))
     if output.json:
         changes = [asdict(change) | {"verdict": change.verdict} for change in comparison.changes]
         print(json_text({"summary": _sentence(comparison), "notes": comparison.notes, "changes": changes}))

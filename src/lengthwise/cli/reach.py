@@ -95,7 +95,8 @@ def command(
     if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
-        answers = [read(Path(path)) for path in paths]
+        first = read(Path(paths[0]))
+        answers = [first, *(read(Path(path), first.measurement.name) for path in paths[1:])]
     elif len(paths) == 1:
         answers = [_measured(paths[0], files, dataclasses.asdict(options), computing, place)]
     else:

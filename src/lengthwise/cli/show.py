@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, counted, figure, plain_table, print_json, stdout
+from lengthwise.measurements.base import SHOW
 from lengthwise.metrics import Metric
 from lengthwise.values import SCORES, TRAINING
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
 SHOWN = (SCORES, TRAINING)  # above the other answers
-COMMAND = "lengthwise show KEY"  # of measurements whose answers it shows
 
 
 def command(run: str, /, *, place: Place = Place(), json: bool = False) -> int:
@@ -54,7 +54,7 @@ def _print_answers(run: "RunRow", answers: "list[AnswerRow]", option: str) -> No
         print()
         measurement, command = MEASUREMENTS.get(name), f"lengthwise probe {name} KEY"
         lengths = [row.question["length"] for row in rows if "length" in row.question]
-        if measurement is not None and measurement.command == COMMAND:
+        if measurement is not None and measurement.command == SHOW:
             names = [f"length {length:,}" for length in lengths] or [name]
             stdout().print(
                 answer_table(of_answers(measurement, names, rows, {run.key: run}), measurement.chapter.lower())

@@ -9,6 +9,7 @@ from lengthwise.analysis.kinds import length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.answer_file import FileAnswer
+from lengthwise.measurements.base import SHOW
 from lengthwise.measurements.scores import OfEvaluation
 from lengthwise.store.rows import Texts
 from lengthwise.values import SCORES, ConfigError
@@ -46,7 +47,7 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
             answers[answer.key].append((answer, Table.from_data(answer.rows)))
     found = [pair for of_run in answers.values() for pair in of_run]
     if not found:
-        raise no_results("score" if name == SCORES else f"answer of {name}", study, store)
+        raise no_results("score" if name == SCORES else f"answer of {name}", study, store, MEASUREMENTS[name].command)
     own = _own_columns(MEASUREMENTS[name], [table for _, table in found])
     has_length = "length" in found[0][0].question
     columns: Columns = {
@@ -82,10 +83,11 @@ def _cell(cell: Any) -> Any:
     return _json(cell) if isinstance(cell, (list, dict)) else cell
 
 
-def no_results(what: str, study: str, store: "Store") -> ConfigError:
-    """Return the error for a study that has nothing to export."""
+def no_results(what: str, study: str, store: "Store", command: str = SHOW) -> ConfigError:
+    """Return the error for a study that has nothing to export. `command`: of the measurement, see `Measurement.command`."""
+    first = "run the study first" if command == SHOW else f"run `{command}` first"
     return ConfigError(
-        f"study {study!r} has no {what} yet, so there is nothing to export; run the study first, and "
+        f"study {study!r} has no {what} yet, so there is nothing to export; {first}, and "
         f"`lengthwise list runs --study {study}{store.option}` shows its runs"
     )
 

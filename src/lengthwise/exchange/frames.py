@@ -41,6 +41,10 @@ def answers(
     Raises `ConfigError` if pandas is missing or there is no such answer, and `StoreError` for an unknown study.
     """
     if measurement is None:
+        if not Path(study).suffix:
+            raise ConfigError(
+                f"answers({str(study)!r}) needs the name of a measurement; `lengthwise list probes` lists them"
+            )
         return _pandas("answers").DataFrame(file_columns(read(Path(study))))
     name = find(measurement).name
     with _opened("answers", results, store) as (pandas, opened):

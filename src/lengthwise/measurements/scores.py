@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.measurements.base import Chart, Excerpts, Measurement, Number, Numbers, Options, key, note, value
+from lengthwise.measurements.base import SHOW, Chart, Excerpts, Measurement, Number, Numbers, Options, key, note, value
 from lengthwise.measurements.table import Row, Table
 from lengthwise.values import SCORES
 
@@ -33,7 +33,7 @@ class OfEvaluation(Measurement):
     """What the evaluation of a run stores for a question of its study."""
 
     Options = ScoresOptions
-    command = "lengthwise show KEY"
+    command = SHOW
 
 
 class Scores(OfEvaluation):

@@ -136,8 +136,8 @@ class Speed(Measurement):
     Options = SpeedOptions
     columns = (
         key("encoding"),
-        key("length", "tokens per sequence"),
-        key("round"),
+        key("length", "tokens per sequence", whole=True),
+        key("round", whole=True),
         value("forward", "time of a forward pass", "ms"),
         value("training", "time of a training step", "ms"),
         value("memory", "peak memory of a training step", "MiB", whole=True),
@@ -179,11 +179,8 @@ class Speed(Measurement):
         ),
     )
     chapter = "Speed of position encodings"
+    command = "lengthwise bench"
     counted = "rounds"
-
-    @property
-    def command(self) -> str:
-        return "lengthwise bench"
 
     def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the ratios to NoPE, and leave out the times of an encoding that failed in a later round."""

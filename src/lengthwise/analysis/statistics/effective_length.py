@@ -7,8 +7,8 @@ interval is on the wrong side of the threshold, even if longer lengths pass agai
 one that is claimed.
 
 Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths are
-usually doubled. The interval of the effective length begins where the worse ends of the scores' 95 % intervals first cross the
-threshold, and ends where the better ends first cross it, with the same interpolation.
+usually doubled. The interval of the effective length has the effective lengths of the worse and of the better ends of the scores'
+95 % intervals, with the same interpolation: where these ends first cross the threshold.
 """
 
 import math
