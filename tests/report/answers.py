@@ -79,7 +79,15 @@ def _rows(name: str, run: RunRow, chance: random.Random, quantity: str) -> Any:
     if name == "development":
         values = [[512.0 + step * (run.seed + 1)] for step in range(4)]
         threshold = {"name": quantity, "layers": [1], "shape": [], "entries": [], "values": values}
-        return development_rows({"steps": [0, 200, 400, 600], "quantities": [threshold]})
+        entries = [[0.1 * step * n for n in range(HEADS * 3)] for step in range(4)]
+        table = {
+            "name": "bias of bucket",
+            "layers": [1],
+            "shape": [HEADS, 3],
+            "entries": ["0", "1", "2"],
+            "values": entries,
+        }
+        return development_rows({"steps": [0, 200, 400, 600], "quantities": [threshold, table]})
     if name == "training":
         return [
             {"step": step, "loss": loss, "learning_rate": 1e-3}
