@@ -28,7 +28,7 @@ def command(
 
     docs/statistics.md defines each of them. Intervals are 95 % intervals over seeds; a single seed has none.
 
-    Example: lengthwise statistics --study quickstart --threshold 0.9 --difference 0.02
+    Example: lengthwise statistics --study quickstart --difference 0.02
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
