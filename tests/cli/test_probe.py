@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.probe import _print_table
+from lengthwise.cli.probe import _print_table, skipped_lines
 from lengthwise.measurements import PROBES, Table
 from lengthwise.store import open_store
 
@@ -135,11 +135,20 @@ def test_answers_about_several_tasks_say_which(capsys: pytest.CaptureFixture[str
         assert ("Copy" in capsys.readouterr().out) == (other == "Parity")
 
 
+def test_runs_that_are_skipped_for_the_same_reason_have_one_line() -> None:
+    reasons = [f"run {key}: NoPE adds no bias" for key in ("0123abcd", "89abcdef")]
+    assert skipped_lines([*reasons, "run 0000ffff is not finished"]) == [
+        "skipped 2 runs for the same reason: run 0123abcd: NoPE adds no bias",
+        "skipped: run 0000ffff is not finished",
+    ]
+
+
 def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) -> None:
     """One run by its key, and a whole study whose other runs are skipped with the reason."""
     bias = here("probe", "learned-bias", "--study", "tiny", "--query", 9, "--results", results)
     assert bias.code == 0, bias.err
     assert re.match(r"lengthwise: skipped: run \w{8} has no bias to measure: NoPE adds no bias", bias.err), "once"
+    assert bias.out.startswith(f"{PROBES['learned-bias'].tables[0].title}\n")
     assert "length" not in bias.out.partition("run  ")[2], "it reads no examples"
     (row,) = json.loads(here("probe", "learned-bias", keys["FIRE-S"], "--query", 9, "--results", results, "--json").out)
     assert (row["new"], row["question"]) == (False, {"query": 9})

@@ -246,7 +246,7 @@ def test_folders_of_the_machine_stay_at_home(quickstart: Findings) -> None:
 
 def test_values_are_readable() -> None:
     values = [None, "", True, 12, 18_202_113, 0.1, [1, 2], "x"]
-    assert [provenance.value_text(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "[1, 2]", "x"]
+    assert [provenance.value_text(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "1, 2", "x"]
     assert [provenance.seconds(v) for v in (1.25, 48.2, 725, 12_000, None, math.nan)] == [
         *("1.2 s", "48 s", "12 min 5 s", "3 h 20 min", "–", "–")
     ]

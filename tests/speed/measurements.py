@@ -51,7 +51,7 @@ def results(
         phase = [chance.uniform(0.5, 2.0) for _ in range(rounds)]
         for name in ("NoPE", *names):
             at = {"encoding": name, "length": length}
-            rows.append({**at, "memory": length})
+            rows.append({**at, "memory": length + 0.25})
             rows.append({**at, "batch": 4, "settings": choose(ENCODINGS.find(name)).to_data(), "backends": ["fused"]})
             own = (factor or {}).get(name, 1.0)
             times = [[length * slow * own * noise(chance) for slow in phase] for _ in range(2)]

@@ -27,7 +27,7 @@ from tests.slurm_cluster import needs_slurm, slurm
 __all__ = ["slurm"]
 
 StudyFile = Callable[..., Path]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # other slow tests run at the same time
 
 
 def numbers(results: Path) -> dict[str, Any]:

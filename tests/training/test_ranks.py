@@ -249,13 +249,15 @@ def test_mixed_precision_on_a_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharding", SHARDED)
-def test_compiled_models_train_like_others(two: Together, one: Together, tmp_path: Path, sharding: str) -> None:
+def test_compiled_models_train_like_others(two: Together, one: Together, tmp_path: Path) -> None:
     """In processes of their own, because checks of shapes at run time do not work in a compiled graph."""
     run = run_of(FIRE, train_length=8)
     (kept,) = one(trained, run, tmp_path / "kept")
     (compiled,) = one(trained, run, tmp_path / "compiled", None, Optimizations(compile=True))
-    together, _ = two(trained, run, tmp_path / "two", None, Optimizations(compile=True), sharding=sharding)
-    for found in (compiled, together):
+    together = [
+        two(trained, run, tmp_path / sharding, None, Optimizations(compile=True), sharding=sharding)[0]
+        for sharding in SHARDED
+    ]
+    for found in (compiled, *together):
         assert found[0] == pytest.approx(kept[0], rel=1e-4)
         assert found[1].keys() == kept[1].keys()

@@ -78,5 +78,9 @@ def command(*tasks: str, options: HarnessOptions) -> int:
     for task in written:
         table.add_row(task.name, f"{task.count:,}", f"{task.tokens:,}")
     stdout().print(table)
-    print(f"\nlm_eval --include_path {one_line(options.out)} --tasks {','.join(task.name for task in written)} ...")
+    print(
+        f"\nlm_eval --model hf --model_args pretrained=FOLDER,max_length=TOKENS "
+        f"--include_path {one_line(options.out)} --tasks {','.join(task.name for task in written)}\n"
+        "TOKENS: of the longest prompt with its answer, or more; without it, the harness cuts longer texts than in training."
+    )
     return 0

@@ -1,6 +1,7 @@
 """`lengthwise probe`: a command for each probe, whose options are the fields of the probe's `Options`."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -150,7 +151,7 @@ def _probe(
     with place.open() as store:
         jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
         results = _measure(store, jobs, device, threads)
-    for line in [*(f"skipped: {line}" for line in skipped), *_outdated(results)]:
+    for line in [*skipped_lines(skipped), *_outdated(results)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     if json:
         print_json([_data(result) for result in results])
@@ -160,6 +161,17 @@ def _probe(
         which = "The result was" if len(results) == 1 else f"{stored} of {len(results)} results were"
         print(f"\n{which} already stored.")
     return 0
+
+
+def skipped_lines(skipped: Sequence[str]) -> list[str]:
+    """Return one line for each reason why runs are skipped, with the first run and the number of runs."""
+    by_reason: dict[str, list[str]] = {}
+    for line in skipped:
+        by_reason.setdefault(re.sub(r"\brun [0-9a-f]{8}\b", "run", line), []).append(line)
+    return [
+        f"skipped: {lines[0]}" if len(lines) == 1 else f"skipped {len(lines)} runs for the same reason: {lines[0]}"
+        for lines in by_reason.values()
+    ]
 
 
 def _jobs(
@@ -270,11 +282,10 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
         parts += [f"against {against.label}, seed {against.seed}"] if against else []
         parts += [f"length {question['length']}"] if "length" in question else []
         names.append(", ".join(parts))
-    stdout().print(
-        answer_table(
-            of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results}), "run"
-        )
-    )
+    summary = of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results})
+    console = stdout()
+    console.print(probe.tables[0].title, style="bold")
+    console.print(answer_table(summary, "run"))
 
 
 @contextmanager

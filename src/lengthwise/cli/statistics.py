@@ -28,7 +28,7 @@ def command(
 
     docs/statistics.md defines each of them. Intervals are 95 % intervals over seeds; a single seed has none.
 
-    Example: lengthwise statistics --study quickstart --threshold 0.9 --difference 0.02
+    Example: lengthwise statistics --study quickstart --difference 0.02
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
@@ -40,11 +40,13 @@ def command(
         json: Print JSON.
     """
     from lengthwise.analysis import findings
+    from lengthwise.analysis.reading import unlearned
     from lengthwise.analysis.statistics import Options, statistics_of
 
     options = Options(threshold=threshold, difference=difference, length=length)
     with place.reading() as store:
-        statistics = statistics_of(findings(store, study), options)
+        found = findings(store, study)
+    statistics = statistics_of(found, options)
     if json:
         print_json(data_of(statistics))
         return 0
@@ -53,6 +55,8 @@ def command(
     for task in statistics.tasks:
         _print_task(task)
     _print_over_tasks(statistics)
+    if failures := unlearned(found.tasks):
+        print(failures)
     return 0
 
 

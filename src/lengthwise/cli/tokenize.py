@@ -122,21 +122,22 @@ def _show(source: "Source", options: TokenizeOptions) -> int:
     size = trained_size(options.tokenizer)
     tokenizer = open_tokenizer(options.tokenizer) if size is None else None
     any_bytes = tokenizer is not None and tokenizer.any_bytes
-    parts = source.parts()
     records = (
         record
-        for part in parts
+        for part in source.parts()
         for record in valid_records(source, part, any_bytes=any_bytes, leave_out_invalid=options.skip_invalid)
     )
     documents = list(islice((r for r in records if not isinstance(r, Invalid) and r.data), SHOWN))
     if not documents:
         raise ConfigError(f"{source.name} has no document with text; give another source, or another --field")
     for document in documents:
-        tokens = "" if tokenizer is None else f", {len(tokenizer.encode([document.data])[0]):,} {tokenizer.unit}"
+        tokens = ""
+        if tokenizer is not None and tokenizer.unit != "bytes":
+            tokens = f", {len(tokenizer.encode([document.data])[0]):,} {tokenizer.unit}"
         print(f"{one_line(document.name)}: {len(document.data):,} bytes{tokens}")
         text = document.data[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
         print(f"  {one_line(text[:SHOWN_CHARACTERS])}{' ...' if len(text) > SHOWN_CHARACTERS else ''}")
-    print(f"{one_line(source.name)}: {len(parts):,} part{'s' if len(parts) > 1 else ''}; nothing was written")
+    print("nothing was written")
     return 0
 
 

@@ -138,7 +138,7 @@ def _row(measurement: Measurement, row: dict[str, Any]) -> Row:
         column = columns[name]
         if cell is None:
             continue
-        if column.whole and (type(cell) is not int or cell < 0):
+        if column.role == "key" and column.whole and (type(cell) is not int or cell < 0):
             raise ConfigError(f"{name} must be a whole number of at least 0, got {str(cell)[:LONGEST]!r}")
         if column.role == "value" and type(cell) not in (int, float):
             raise ConfigError(f"{name} must be a number, got {str(cell)[:LONGEST]!r}")

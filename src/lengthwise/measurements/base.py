@@ -37,11 +37,11 @@ class Column:
     """A column of an answer. Keys tell rows apart, values are averaged over seeds, and notes accompany the rows.
 
     `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages. `whole`:
-    whether its cells are whole numbers, which are at least 0. `bounds`: between which its values and their intervals
-    lie; "metric": those of the task's metric. `error`: the column with the standard errors of its values over
-    examples, from which a single seed gets an interval. `groups`: the column with the means over equal groups of
-    prompts. `examples`: the column with the number of examples of a share, from which a single seed gets Wilson's
-    interval. `weight`: the column with the weights of its means.
+    whether its values are shown as whole numbers, such as memory; the cells of such a key are whole numbers, and at
+    least 0. `bounds`: between which its values and their intervals lie; "metric": those of the task's metric. `error`:
+    the column with the standard errors of its values over examples, from which a single seed gets an interval.
+    `groups`: the column with the means over equal groups of prompts. `examples`: the column with the number of examples
+    of a share, from which a single seed gets Wilson's interval. `weight`: the column with the weights of its means.
     """
 
     name: str

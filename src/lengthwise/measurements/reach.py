@@ -169,7 +169,8 @@ def _by_length(y: str, **where: Any) -> Number:
 
 
 class Reach(Measurement):
-    """How far a causal language model reaches: cross-entropy and retrieval at growing lengths.
+    """How far a causal language model reaches: cross-entropy and retrieval at growing lengths. Measured by
+    `lengthwise reach`.
 
     `text` is the cross-entropy of the same tokens at every length. The retrieval tasks ask for sentences in the text, and
     `functions` for Boolean functions that the examples of a prompt show.

@@ -103,7 +103,8 @@ class RetentionOptions(ReachOptions):
 
 
 class Retention(Reach):
-    """What language models lose when they are extended to longer texts, and what they gain.
+    """What language models lose when they are extended to longer texts, and what they gain. Measured by
+    `lengthwise extend`.
 
     Cross-entropy and retrieval of the original model and of each extended one, at the training length and beyond. The changes of
     cross-entropies are paired: the same tokens of the same texts, before and after.

@@ -105,6 +105,8 @@ def value_text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, str):
         return without_folders(value)
+    if isinstance(value, list | tuple) and not any(isinstance(part, Mapping | list | tuple) for part in value):
+        return ", ".join(map(value_text, value)) or "–"
     if isinstance(value, Mapping | Iterable):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
