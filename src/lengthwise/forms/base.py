@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.forms.pairs import Pair, reader
+from lengthwise.forms.plain import PairIndex
 from lengthwise.span import PairBlock, Span
 from lengthwise.values import ConfigError
 
@@ -50,6 +51,9 @@ class Form:
     cacheable: ClassVar[bool] = (
         False  # whether it is indexed by distances or by the positions of queries and keys alone
     )
+    # The memory of the form, and the time in each layer in addition to attention itself, for the documentation of encodings: n
+    # tokens, h heads, d dimensions of a head.
+    cost: ClassVar[tuple[str, str] | None] = None
 
     def __init_subclass__(cls) -> None:
         cls.axes, cls.dtypes = {}, {}
@@ -132,6 +136,15 @@ class Term(Form, ABC):
         self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
     ) -> Float[Tensor, "#b #h #i #j"]:
         """Return the values for every pair of a query and a key. q and k are those before rotation."""
+
+    def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
+        """Return the value of one pair in plain Python: a second definition, with which `lengthwise check` compares `dense`.
+
+        index: where the pair is in the tensors of the form. q, k: the numbers of the query and the key.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has no plain_value, with which its dense has to be compared; define it as forms.Term says"
+        )
 
     def bind_content(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> "Term":
         """Return a term with the same values for this q and k that does not read them; itself if it has no such form."""

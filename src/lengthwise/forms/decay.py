@@ -23,6 +23,8 @@ class DecayProduct(Product):
     prefix_sum: Float[Tensor, "#b #h j d"]
     documents: Int[Tensor, "#b j"] | None = None
 
+    cost = ("a number for each token and channel: O(h n d)", "O(h n² d)")
+
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         compute = torch.promote_types(q.dtype, torch.float32)
         return _decayed(q.to(compute), k.to(compute), self.prefix_sum[:, :, -q.shape[2] :], self.prefix_sum)

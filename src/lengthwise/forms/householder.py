@@ -24,6 +24,11 @@ class HouseholderProduct(Product):
     beta: Float[Tensor, "#b #h j"]
     documents: Int[Tensor, "#b j"] | None = None
 
+    cost = (
+        "a vector for each token, and numbers for each token and the tokens of its block: O(h n d)",
+        "O(h n² d): four products of the size of q kᵀ",
+    )
+
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         """Return <q_i, H_i ... H_j+1 k_j> for all pairs.
 

@@ -22,6 +22,8 @@ class MatrixRotation(TokenRotation):
     matrix_q: Float[Tensor, "#b #h i n m m"] | None = None
     matrix_k: Float[Tensor, "#b #h j n m m"] | None = None
 
+    cost = ("a matrix for each position, head and block of m dims: O(n h d m)", "O(n h d m)")
+
     @property
     def key_groups(self) -> int:
         return 1 if self.matrix_k is None else self.matrix_k.shape[1]

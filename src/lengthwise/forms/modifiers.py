@@ -29,6 +29,8 @@ class LogitTransform(Form):
     # False: the result is the logarithms of the weights, which need not sum to 1; there is no softmax.
     softmax: bool = True
 
+    cost = ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more")
+
 
 @dataclass(frozen=True)
 class QueryGain(Form):
@@ -41,6 +43,7 @@ class QueryGain(Form):
     scales_terms: bool = False
     bidirectional: bool = False  # True: the gain does not depend on the number of keys that a causal query sees
 
+    cost = ("a number for each query: O(n), or O(h n) if heads differ", "O(n h d)")
     cacheable = True
 
 
@@ -50,6 +53,7 @@ class SinkLogit(Form):
 
     logit: Float[Tensor, "#h"]
 
+    cost = ("a number for each head: O(h)", "O(h n)")
     cacheable = bidirectional = True
 
 

@@ -72,6 +72,8 @@ class PiecewiseRotation(Product):
     region: Callable[[Tensor, Tensor], Tensor]
     bidirectional: bool = False
 
+    cost = ("cosines and sines for each position, pair and region: O(n d)", "O(h n² d) for each region")
+
     def dense(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span) -> Float[Tensor, "b h i j"]:
         region = self.region(span.q, span.k)[:, None]
         out = rotated_product(self.rotations[0], q, k)

@@ -98,6 +98,8 @@ class Rotation(TokenRotation):
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    cost = ("a cosine and a sine for each position and pair: O(n d)", "O(n h d)")
+
     def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i width"]:
         _require_float16_range(q, self.gain_q)
         return self._rotate("q", q)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused.arguments import LEARNED, Arguments, Gradients, Needs
+from lengthwise.attention.fused.arguments import LEARNED, TENSORS, Arguments, Gradients, Needs
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -38,6 +38,29 @@ def empty_gradients(
     for name in LEARNED:
         gradients[name] = _like(getattr(arguments, name), name in needs, lse, none)
     return gradients
+
+
+def gradient_sums(q: Tensor, k: Tensor, needs: Needs) -> dict[str, Tensor]:
+    """Return zeros in float64 for the gradients in `needs` that kernels write with the axes `sums`."""
+    sizes = {"batch": q.shape[0], "heads": q.shape[1], "queries": q.shape[2], "keys": k.shape[2]}
+    return {
+        name: q.new_zeros([sizes[axis] for axis in axes], dtype=torch.float64)
+        for name in LEARNED
+        if name in needs and (axes := TENSORS[name].sums)
+    }
+
+
+def copy_sums(sums: dict[str, Tensor], gradients: Gradients) -> None:
+    """Write the gradients whose sums are complete. Each is the sum over the axes that its argument shares or lacks."""
+    for name, total in sums.items():
+        gradient, argument = gradients[name], TENSORS[name]
+        axes = [axis.name for axis in argument.axes]
+        for n, axis in reversed(list(enumerate(argument.sums))):
+            if axis not in axes:
+                total = total.sum(n)
+            elif gradient.shape[axes.index(axis)] != total.shape[n]:
+                total = total.sum(n, keepdim=True)
+        gradient.copy_(total)
 
 
 def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:

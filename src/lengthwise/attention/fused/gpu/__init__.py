@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
-from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.buffers import compute_dtype, copy_sums, empty_gradients, gradient_sums, like_heads
 from lengthwise.attention.fused.gpu import tiles, value_vectors
 from lengthwise.attention.fused.gpu.block_sizes import blocks
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
@@ -124,7 +124,9 @@ def backward(
     case, rows = call.case, arguments.rows
     needs = frozenset(name for name in needs if getattr(arguments, name) is not None)
     needs_table, needs_segments, needs_rows = "table" in needs, "slope" in needs, "rows" in needs
-    needs_sums = "prefix_sum" in needs
+    sums = gradient_sums(q, k, needs - {"sink"})  # that of a sink follows from lse and delta
+    call.args = call.args._replace(**{f"grad_{name}": x for name, x in sums.items()})
+    needs_sums = bool(sums)
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, case.form)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
@@ -174,22 +176,20 @@ def backward(
     size = by_keys
     count = -(-call.keys // size.keys)
     lists = tiles.lists(tiles.by_keys, case, size.queries, size.keys) if call.needs_lists else None
-    column_sums = row_sums = row_scale = None
-    if needs_sums:
-        column_sums = lse.new_empty(*lse.shape[:2], call.keys, dtype=torch.float64)
+    row_sums = row_scale = None
+    if "prefix_sum" in sums:
         row_sums, row_scale = torch.zeros_like(lse, dtype=torch.long), row_sum_scale(call, grad)
     key_gradients[(call.batch * k.shape[1] * count,)](
-        *head_views, call.view(dk), call.view(dv), column_sums, row_sums, row_scale, lse, delta, call.args,
+        *head_views, call.view(dk), call.view(dv), row_sums, row_scale, lse, delta, call.args,
         call.tiles(lists), call.sizes, **call.factors, scale=call.kernel_scale, blocks=count, **call.constants,
         BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    if column_sums is not None:
-        assert row_sums is not None and row_scale is not None and residuals is not None
-        by_head = -column_sums
+    if row_sums is not None:
+        assert row_scale is not None and residuals is not None
         # A fixed-point number cannot be NaN, but the residual of such a row is.
-        by_head[:, :, call.keys - call.queries :] += torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
-        dprefix_sum = gradients["prefix_sum"]
-        dprefix_sum.copy_(by_head if dprefix_sum.shape[1] == call.heads else by_head.sum(1, keepdim=True))
+        of_queries = torch.where(residuals.isfinite(), row_sums / row_scale, math.nan)
+        sums["prefix_sum"][:, :, call.keys - call.queries :] += of_queries
+    copy_sums(sums, gradients)
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None

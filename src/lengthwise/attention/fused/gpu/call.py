@@ -37,6 +37,8 @@ def _tuple_names() -> list[str]:
             axes = TENSORS[name].axes
             names |= dict.fromkeys((name, *(_step_name(name, axis.name) for axis in axes[:-1])))
             names |= dict.fromkeys(axis.name for axis in axes if axis.is_sized_by_tensor)
+            if TENSORS[name].sums:
+                names[f"grad_{name}"] = None  # what the kernels of the backward pass write to, or None
         elif NUMBERS[name] is int:
             names[name] = None
     return [*names, *_DERIVED]

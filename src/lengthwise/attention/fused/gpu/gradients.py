@@ -116,15 +116,15 @@ def _accumulate_dk_dv(
 @triton.jit
 @no_type_check
 def key_gradients(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, column_sums, row_sums, row_scale, lse, delta, args, tiles,
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, row_sums, row_scale, lse, delta, args, tiles,
     sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, unless they are None.
+    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, if it is needed.
 
-    column_sums [b, h, j]: of each key. row_sums [b, h, i]: of each query, as a fixed-point number in units of `row_scale`. What
-    was summed up in prefix_sum has a gradient in which most pairs are added once and subtracted once. So both sums must be of the
-    very same numbers, and another kernel rounds differently.
+    args.grad_prefix_sum [b, h, j]: the negated sum of each key. row_sums [b, h, i]: that of each query, as a fixed-point number in
+    units of `row_scale`. What was summed up in prefix_sum has a gradient in which most pairs are added once and subtracted once.
+    So both sums must be of the very same numbers, and another kernel rounds differently.
     """
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
@@ -146,9 +146,9 @@ def key_gradients(
                     dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
                                                         delta, batch, head, keys, block, info, factor, inverse, args,
                                                         sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
-        if column_sums is not None:
+        if args.grad_prefix_sum is not None:
             at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
-            tl.store(column_sums + at, columns, mask=keys[1] < sizes.keys)
+            tl.store(args.grad_prefix_sum + at, -columns, mask=keys[1] < sizes.keys)
     _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
     _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
 
