@@ -16,7 +16,7 @@ import collections
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ NAMES = {
     torch.float16: "fp16",
     torch.int32: "i32",
     torch.int64: "i64",
+    torch.uint8: "u8",
 }
+NO_PRODUCTS = ("inner_products", "sort_tiles", "sum_columns")  # kernels without products of matrices
 
 
 class Compiled:
@@ -67,7 +69,7 @@ class Compiled:
         attributes: dict[tuple[int, ...], Any] = {}
 
         def kind(x: Any, path: tuple[int, ...], constant: bool) -> Any:
-            if isinstance(x, tuple):
+            if isinstance(x, tuple) and not constant:
                 types = [kind(y, (*path, n), constant) for n, y in enumerate(x)]
                 return type(x)(*types) if hasattr(x, "_fields") else tuple(types)
             if x is None or constant or (type(x) is int and x == 1):  # what Triton itself makes constants of
@@ -188,8 +190,8 @@ def _run(tool: str, *arguments: str) -> str:
     return subprocess.run([TOOLS / tool, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iterator[Compiled]:
-    """The kernels of one forward and backward pass."""
+def recorded(action: Callable[[], object]) -> Iterator[Compiled]:
+    """Compile the kernels that are launched by an action, instead of launching them."""
     calls: list[tuple[Any, dict[str, Any], dict[str, int]]] = []
 
     def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -197,6 +199,18 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         values = dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
         calls.append((self, values, {k: v for k, v in kwargs.items() if k not in names}))
 
+    original = JITFunction.run
+    JITFunction.run = record  # type: ignore[method-assign]
+    try:
+        action()
+    finally:
+        JITFunction.run = original  # type: ignore[method-assign]
+    for call in calls:
+        yield Compiled(*call)
+
+
+def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iterator[Compiled]:
+    """The kernels of one forward and backward pass."""
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
     tensors: dict[str, Any] = {}
     if "table" in form:
@@ -216,15 +230,12 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
         tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
     arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
     needs = frozenset(LEARNED).intersection(tensors)
-    original = JITFunction.run
-    JITFunction.run = record  # type: ignore[method-assign]
-    try:
+
+    def action() -> None:
         out, lse = gpu.forward(q, k, v, arguments)
         gpu.backward(grad, q, k, v, out, lse, arguments, needs)
-    finally:
-        JITFunction.run = original  # type: ignore[method-assign]
-    for call in calls:
-        yield Compiled(*call)
+
+    yield from recorded(action)
 
 
 def main() -> None:
@@ -243,7 +254,7 @@ def main() -> None:
         for dim in map(int, args.dims.split(",")):
             for form in args.forms.split(","):
                 for one in compiled(form, dim, getattr(torch, dtype)):
-                    if one.name == "inner_products":  # no products of matrices
+                    if one.name in NO_PRODUCTS:
                         continue
                     found = one.report(form)
                     wrong += problems(found, one.name, form, dim, getattr(torch, dtype))

@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 INTERPRETED = HERE / "interpreted_gpu.py"
+SMALL_KERNELS = HERE / "interpreted_small_kernels.py"
 
 needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
 
@@ -33,9 +34,25 @@ PARTS = ["errors and not hidden", "errors and hidden", "every_mask", "not errors
     ],
 )
 def test_in_the_interpreter(marks, part):
+    _run_interpreted(INTERPRETED, marks, part)
+
+
+@needs_triton
+@pytest.mark.medium
+def test_small_kernels_in_the_interpreter():
+    _run_interpreted(SMALL_KERNELS, "not slow", "")
+
+
+@needs_triton
+@pytest.mark.slow
+def test_larger_networks_in_the_interpreter():
+    _run_interpreted(SMALL_KERNELS, "slow", "")
+
+
+def _run_interpreted(file, marks, part):
     """A process of its own: Triton decides when it is imported whether it interprets."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", marks, "-k", part,
-               str(INTERPRETED), "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
+               str(file), "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     for name in [name for name in env if name.startswith("PYTEST_XDIST")]:
         del env[name]
