@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_attention.py [--length 8192] [--pairs 20] [--quick]
 
+Run `lengthwise check --device cuda` before: FIRE uses its Triton kernels only on GPUs where they were tested.
+
 First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is measured.
 Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward and backward. All
 parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events around

@@ -151,12 +151,15 @@ class FIRE(PositionEncoding):
             unit = torch.where(unit > 0, unit, 1.0)
             distance_feature, query_scale = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
-            distance_feature, query_scale = _Tables.apply(
-                self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps
-            )
+            distance_feature, query_scale = self.tables(self.c, self.L_multiplier, distance, span.q.long())
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
+
+    def tables(self, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two factors of x: the distance feature and the query scale."""
+        feature, scale = _Tables.apply(c, multiplier, distance, query, self.L, self.eps)
+        return feature, scale
 
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.

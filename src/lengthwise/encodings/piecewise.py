@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.forms import table_dtype
-from lengthwise.native import segments
+from lengthwise.native import segments, tested_gpus
 from lengthwise.native.gpu import has_triton
 from lengthwise.values import ConfigError
 
@@ -120,15 +120,11 @@ def uses_library(*tensors: Tensor) -> bool:
 
 
 def uses_gpu_kernels(*tensors: Tensor) -> bool:
-    """Whether Triton kernels compute on these tensors: the same for a GPU."""
+    """Whether Triton kernels compute on these tensors: the same for a GPU where the kernels were tested."""
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
         return False
-    return on_gpu(*tensors) and has_triton()
-
-
-def on_gpu(*tensors: Tensor) -> bool:
-    """Whether these are ordinary tensors on a GPU."""
-    return all(type(x) in (Tensor, nn.Parameter) and x.is_cuda for x in tensors)
+    plain = all(type(x) in (Tensor, nn.Parameter) and x.is_cuda for x in tensors)
+    return plain and has_triton() and tested_gpus.is_tested(tensors[0].device)
 
 
 def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -17,6 +17,7 @@ import interpreted  # noqa: E402, before anything that imports Triton
 
 from lengthwise.attention.fused.arguments import SEGMENTS, Arguments  # noqa: E402
 from lengthwise.attention.fused.gpu import tiles  # noqa: E402
+from lengthwise.conformance import gpu_networks  # noqa: E402
 from lengthwise.encodings import FIRE, piecewise  # noqa: E402
 from lengthwise.encodings.fire import _Tables  # noqa: E402
 from lengthwise.native import gpu_segments  # noqa: E402
@@ -128,3 +129,10 @@ def test_tables_of_fire(c, L):
     found = gpu_segments.fire_tables_backward(c.detach(), multiplier.detach(), distance, query, *grads, L, eps)
     for x, y in zip(found, torch.autograd.grad(right, (c, multiplier), grads), strict=True):
         torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+
+
+def test_check_compares_the_kernels_of_networks(monkeypatch):
+    assert gpu_networks.difference("cpu") is None
+    original = gpu_segments.fire_tables
+    monkeypatch.setattr(gpu_segments, "fire_tables", lambda *given: [x * 1.001 for x in original(*given)])
+    assert "tables of FIRE" in gpu_networks.difference("cpu")

@@ -13,8 +13,7 @@ import torch
 
 from lengthwise import cache_folder
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.fused import gpu, tested_gpus
-from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.attention.fused import gpu
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
@@ -24,6 +23,8 @@ from lengthwise.forms import (
     SinkLogit,
     ToeplitzBias,
 )
+from lengthwise.native import tested_gpus
+from lengthwise.native.tested_gpus import Combination
 from lengthwise.span import Span
 
 SOURCE = Path(tested_gpus.__file__).parents[3]
@@ -232,7 +233,7 @@ def test_a_graph_holds_the_result(tested: bool, expected: str) -> None:
     program = f"""
 import torch
 from lengthwise.attention import Mask
-from lengthwise.attention.fused import tested_gpus
+from lengthwise.native import tested_gpus
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.forms import AttentionModifiers
 tested_gpus._look_up = lambda device: print("looked up") or {tested}
