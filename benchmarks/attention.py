@@ -611,7 +611,7 @@ def main() -> None:
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if reason := native.missing():
+    if reason := native.unsupported_reason():
         raise SystemExit(reason)
     if args.peak_of:
         name, length, settings = json.loads(args.peak_of)

@@ -228,7 +228,7 @@ def main() -> None:
     args = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("there is no GPU here that torch can use: nothing to measure")
-    if reason := gpu.missing():
+    if reason := gpu.unsupported_reason():
         raise SystemExit(reason)
     torch.backends.cuda.matmul.allow_tf32 = False
     print("against float64, largest error by dtype and form")

@@ -246,7 +246,7 @@ def main() -> None:
         "--forms", default="none,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
     )
     args = parser.parse_args()
-    if reason := gpu.missing():
+    if reason := gpu.unsupported_reason():
         raise SystemExit(reason)
     results: dict[str, Any] = {"target": "sm_90", "triton": triton.__version__, "measured on a GPU": False}
     wrong: list[str] = []

@@ -22,6 +22,7 @@ from record import save
 
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
+from lengthwise.measurements import Table
 from lengthwise.store import Store, open_results
 from lengthwise.studies import Study, grid
 from lengthwise.tasks import Copy
@@ -38,6 +39,11 @@ def the_study() -> Study:
     return Study(name="large", question="How fast?", runs=runs, evaluation=EvaluationConfig(lengths=lengths))
 
 
+def answer(measurement: str, question: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    table = Table.from_rows(rows).to_data()
+    return {"measurement": measurement, "question": question, "rows": table, "facts": {"seconds": 0.1}}
+
+
 def fill(store: Store) -> None:
     """Store made-up scores and curves of all runs."""
     study = the_study()
@@ -46,19 +52,11 @@ def fill(store: Store) -> None:
     steepness = {name: draw.uniform(0.5, 5) for name in NAMES}
     while (row := store.claim("large", WORKER)) is not None:
         scale = 40 * steepness[row.encoding] * draw.uniform(0.8, 1.2)
-        scores = []
+        answers = []
         for asked in row.asked:
             mean = min(1.0, math.exp(-max(0.0, asked["length"] - 20) / scale))
-            score = {
-                "asked": asked,
-                "length": asked["length"],
-                "metric": row.metric,
-                "better": row.better,
-                "n": 512,
-                "mean": mean,
-            }
-            score |= {"standard_error": math.sqrt(mean * (1 - mean) / 512), "out_of_distribution": asked["length"] > 20}
-            scores.append({**score, "seconds": 0.1, "facts": {}})
+            score = {"mean": mean, "standard_error": math.sqrt(mean * (1 - mean) / 512), "n": 512}
+            answers.append(answer("scores", asked, [score]))
         points = [
             {
                 "step": (n + 1) * 5000 // POINTS,
@@ -69,8 +67,7 @@ def fill(store: Store) -> None:
             }
             for n in range(POINTS)
         ]
-        store.add_scores(row.key, scores, worker=WORKER)
-        store.add_curve(row.key, points, worker=WORKER)
+        store.add_answers(row.key, [*answers, answer("training", {}, points)], worker=WORKER)
         store.finish(row.key, WORKER, {"seconds": 60.0, "parameters": 800_000, "device": "cpu", "backend": "fused"})
 
 

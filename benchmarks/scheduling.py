@@ -11,7 +11,6 @@ own all the time, so the server needs `max_connections` of at least 250.
 """
 
 import argparse
-import math
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -74,9 +73,8 @@ def row(number: int, asked: list[dict[str, Any]]) -> dict[str, Any]:
     return {"key": f"{number:016x}", **names, "seed": number, "train_length": 2, "config": config, "asked": asked}
 
 
-def score() -> dict[str, Any]:
-    values = {"length": 2, "metric": "accuracy", "better": "higher", "n": 4, "mean": 0.5, "standard_error": 0.1}
-    return {"asked": QUESTION, **values, "out_of_distribution": False, "seconds": 0.1}
+def answer(measurement: str, question: dict[str, Any], **columns: list[Any]) -> dict[str, Any]:
+    return {"measurement": measurement, "question": question, "rows": columns, "facts": {}}
 
 
 def claim_all(store: Store, worker: str) -> list[tuple[str, float]]:
@@ -128,21 +126,9 @@ def write(address: str, writer: int) -> int:
         assert run is not None
         for number in range(SCORES):
             question = {**QUESTION, "seed": number}
-            store.add_scores(run.key, [{**score(), "asked": question}], worker=worker)
+            score = answer("scores", question, mean=[0.5], standard_error=[0.1], n=[4])
+            store.add_answers(run.key, [score], worker=worker)
             store.heartbeat(run.key, worker, number, SCORES)
-            store.add_curve(
-                run.key,
-                [
-                    {
-                        "step": number,
-                        "loss": 1.0,
-                        "learning_rate": 1e-3,
-                        "gradient_norm": math.nan,
-                        "tokens_per_second": 1.0,
-                    }
-                ],
-                worker=worker,
-            )
         store.finish(run.key, worker, {})
         return SCORES
 
@@ -156,7 +142,7 @@ def writers(address: str) -> dict[str, Any]:
         seconds = time.perf_counter() - begin
     with open_store(address, create=False) as store:
         for run in store.runs("writers"):
-            assert len(store.scores([run.key])) == len(store.curve(run.key)) == SCORES
+            assert len(store.scores([run.key])) == SCORES
             assert run.status == "done" and run.claims == 1
     return {"processes": WRITERS, "scores": written, "scores_per_second": written / seconds}
 

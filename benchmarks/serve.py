@@ -42,13 +42,15 @@ def write(folder: str) -> None:
         while (row := store.claim("writing", worker)) is not None:
             for step in range(1, STEPS + 1):
                 time.sleep(EVERY)
-                point = {"step": step, "loss": 2.3 / step, "learning_rate": 1e-3}
-                store.add_curve(row.key, [point | {"gradient_norm": 1.0, "tokens_per_second": 1e4}], worker=worker)
                 store.heartbeat(row.key, worker, step, STEPS)
-            measured = {"metric": row.metric, "better": row.better, "n": 512, "mean": 0.5, "standard_error": 0.02}
-            measured |= {"out_of_distribution": True, "seconds": 0.1}
-            scores = [{"asked": asked, "length": asked["length"], **measured} for asked in row.asked]
-            store.add_scores(row.key, scores, worker=worker)
+            curve = {"step": list(range(1, STEPS + 1)), "loss": [2.3 / step for step in range(1, STEPS + 1)]}
+            score = {"mean": [0.5], "standard_error": [0.02], "n": [512]}
+            answers = [("training", {}, curve), *(("scores", asked, score) for asked in row.asked)]
+            store.add_answers(
+                row.key,
+                [{"measurement": m, "question": q, "rows": table, "facts": {}} for m, q, table in answers],
+                worker=worker,
+            )
             store.finish(row.key, worker, {"seconds": 2.0})
 
 

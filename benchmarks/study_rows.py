@@ -73,7 +73,7 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
                 "seed": run.seed,
                 "length": score.length,
                 "asked": score.asked,
-                "metric": score.metric,
+                "metric": run.metric,
                 "n": score.n,
                 "mean": number(score.mean),
                 "standard_error": number(score.standard_error),

@@ -24,6 +24,7 @@ from lengthwise.tasks import TASKS
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LONGEST_README = 900  # words
+LONGEST_ARCHITECTURE = 160  # lines, three screens
 
 
 def test_links_and_commands_in_the_documents_exist():
@@ -88,21 +89,26 @@ def test_the_readmes_python_runs():
     assert isinstance(space["rope"], RotaryEncoding)
 
 
-def test_the_architecture_lists_every_module():
-    """Every package and module has an entry, and every file named below a package is in it."""
+def test_the_architecture_lists_every_package_and_names_what_exists():
+    """The tree has every package and top-level module, and every file that the page names exists."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    entries = text[text.index("### Modules") : text.index("## Encodings describe themselves")]
-    source, package, listed = ROOT / "src" / "lengthwise", "", []
-    for indent, names in re.findall(r"^( *)- ((?:`[\w/.]+`(?:, )?)+)", entries, flags=re.M):
-        found = re.findall(r"`(.+?)`", names)
-        if not indent:
-            package, listed = found[0], [*listed, *found]
-        missing = [name for name in found if not (source / (package if indent else "") / name).exists()]
-        assert not missing, (package, missing)
-    modules = {f"{path.name}/" for path in source.iterdir() if (path / "__init__.py").exists()}
-    modules |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
-    parts = {name for name in listed if name.count("/") > 1}  # folders of a package with an entry of their own
-    assert set(listed) - parts == modules
+    source = ROOT / "src" / "lengthwise"
+    name = r"[\w/.-]+(?:/|\.(?:py|md|h|cpp)\b)"  # of a folder or a file
+    before, tree, after = re.split(r"```\nsrc/lengthwise/\n(.*?)```", text, flags=re.S)
+    entries, folders = set(), [source]
+    for indent, names, description in re.findall(r"^( +)(\S+(?:, \S+)*)  +(.+)$", tree, flags=re.M):
+        folders[len(indent) // 2 :] = [folders[len(indent) // 2 - 1] / names]
+        entries |= {folders[-2] / entry for entry in names.split(", ")}
+        for file in re.findall(name, description):
+            assert (folders[-1] / file).exists(), (names, file)
+    assert len(tree.splitlines()) == len(re.findall(r"^ +\S", tree, flags=re.M))
+    assert [entry for entry in entries if not entry.exists()] == []
+    packages = {path.parent for path in source.rglob("__init__.py")} - {source}
+    modules = {path for path in source.glob("*.py") if not path.name.startswith("__")}
+    assert packages | modules <= entries, (packages | modules) - entries
+    for file in re.findall(rf"`({name})`", before + after):
+        assert "NAME" in file or (source / file).exists() or (ROOT / file).exists(), file
+    assert len(text.splitlines()) <= LONGEST_ARCHITECTURE
 
 
 def test_the_glossary_explains_every_verdict():

@@ -16,7 +16,7 @@ INFORMATION = f"MemTotal: {16 * 2**20} kB\nMemFree: 1 kB\nSwapTotal: {2 * 2**20}
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 16 GiB and 2 GiB of swap, without control groups."""
-    for name, file in (("INFORMATION", "meminfo"), ("OWN_GROUP", "cgroup"), ("GROUPS", "groups")):
+    for name, file in (("INFORMATION", "meminfo"), ("PROCESS_GROUPS", "cgroup"), ("GROUPS", "groups")):
         monkeypatch.setattr(machine_memory, name, tmp_path / file)
     (tmp_path / "meminfo").write_text(INFORMATION)
     return tmp_path

@@ -98,8 +98,8 @@ def inspect(
     }
     with torch.no_grad():
         few = _modifiers(encoding, data, min(length, 2))  # enough to know the forms and their widths, at little cost
-        for part in (_forms, _rotation, _distances, _pairs, _vectors, _transformed, _embedding):
-            data |= part(encoding, data, few)
+        for quantities in (_forms, _rotation, _distances, _pairs, _vectors, _transformed, _embedding):
+            data |= quantities(encoding, data, few)
     return data
 
 
@@ -165,9 +165,9 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.Att
 
 
 def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
-    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain, few.sink, few.product)
+    all_forms = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain, few.sink, few.product)
     return {
-        "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
+        "forms": list(dict.fromkeys(type(form).__name__ for form in all_forms if form is not None)),
         "backends": {name: unsupported_reason(name, few, Span.of(min(data["length"], 2))) for name in BACKENDS},
     }
 
@@ -250,11 +250,7 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
     """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
     kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
-    return [
-        t
-        for t in modifiers.terms
-        if isinstance(t, kinds) and not (isinstance(t, forms.RelativeKeyBias) and t.vector is None)
-    ]
+    return [term for term in modifiers.terms if isinstance(term, kinds) and term.has_bias]
 
 
 def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> Tensor:

@@ -72,10 +72,10 @@ def svg(panels: Sequence[Panel]) -> str:
     # Rounding coordinates to a tenth of a pixel halves the file. Numbers in texts stay as they are.
     tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     short = re.sub(r' (?:d|transform)="[^"]*"', lambda at: re.sub(r"-?\d+\.\d{2,}", tenth, at[0]), text)
-    return own_ids(short).rstrip() + "\n"
+    return renumbered_ids(short).rstrip() + "\n"
 
 
-def own_ids(text: str) -> str:
+def renumbered_ids(text: str) -> str:
     """Return the SVG with IDs that count from 0. The library continues to count from picture to picture."""
     numbers = {name: f"id{n}" for n, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
     return re.sub(r'( id="|url\(#|href="#)([^")]+)', lambda at: at[1] + numbers.get(at[2], at[2]), text)
@@ -154,10 +154,10 @@ def _points(values: Sequence[float | None], first: int = 0) -> Points:
 
 def _thinned(points: Points, log: str) -> list[tuple[float, float]]:
     """Return the points that are needed for straight lines between them to be within half a pixel of all points."""
-    known = [(x, y) for x, y in points if y is not None]
-    at = [tuple(math.log(v) if axis in log else v for axis, v in zip("xy", point, strict=True)) for point in known]
-    if len(known) < 3:
-        return known
+    drawable = [(x, y) for x, y in points if y is not None]
+    at = [tuple(math.log(v) if axis in log else v for axis, v in zip("xy", point, strict=True)) for point in drawable]
+    if len(drawable) < 3:
+        return drawable
     spans = [(max(p[k] for p in at) - min(p[k] for p in at)) or 1.0 for k in (0, 1)]
     at = [(300 * p[0] / spans[0], 220 * p[1] / spans[1]) for p in at]
     chosen, segments = {0, len(at) - 1}, [(0, len(at) - 1)]
@@ -169,7 +169,7 @@ def _thinned(points: Points, log: str) -> list[tuple[float, float]]:
             worst = start + 1 + off.index(max(off))
             chosen.add(worst)
             segments += [(start, worst), (worst, stop)]
-    return [known[k] for k in sorted(chosen)]
+    return [drawable[k] for k in sorted(chosen)]
 
 
 def _heads(curves: Sequence[Sequence[float | None]], first: int = 0) -> dict[str, Points]:
@@ -208,9 +208,9 @@ def _coordinate(data: Data) -> list[Panel]:
 def _bias(data: Data) -> list[Panel]:
     bias, ahead, last = data["bias"], data.get("bias_ahead"), data["length"] - 1
     if isinstance(bias[0][0], list):
-        given = f", for {data['bias_given']}" if "bias_given" in data else ""
+        condition = f", for {data['bias_given']}" if "bias_given" in data else ""
         bias = [head[last][::-1] for head in bias]
-        what = f"the bias of query {last}{given}"
+        what = f"the bias of query {last}{condition}"
         shares = _shares(bias)
         legend = "coordinate" in data or len(shares) == 1
         return [panel(data, "bias, nats", what, _heads(bias), "distance", "", legend=legend), _share(data, shares)]
@@ -258,24 +258,24 @@ def _rotation(data: Data) -> list[Panel]:
     """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE has panels."""
     sizes = {name: data[name] for name in ("head_dim", "train_length", "length")}
     plain = inspect(choose(RoPE), num_heads=1, **sizes)
-    own: dict[str, Data] = {data["name"]: data}
+    rotations: dict[str, Data] = {data["name"]: data}
     if data["depends_on_length"]:
         trained = {"frequencies": data["frequencies_trained"], "gain": data["gain_trained"]}
-        own = {f"up to {data['train_length']}": trained, f"at {data['length']}": data}
-    alike = any((c["frequencies"], c["gain"]) == (plain["frequencies"], plain["gain"]) for c in own.values())
-    curves = own if alike else {"RoPE": plain, **own}
+        rotations = {f"up to {data['train_length']}": trained, f"at {data['length']}": data}
+    alike = any((c["frequencies"], c["gain"]) == (plain["frequencies"], plain["gain"]) for c in rotations.values())
+    curves = rotations if alike else {"RoPE": plain, **rotations}
     grey = "" if alike else "RoPE"
     matches = {name: _points(_match(data | c)) for name, c in curves.items()}
     what = "the product of two equal vectors at each distance, relative to that without rotation"
     panels = [panel(data, "product of equal vectors", what, matches, "distance", "", grey=grey)]
-    if data["name"] == "RoPE" or any(c["frequencies"] != plain["frequencies"] for c in own.values()):
+    if data["name"] == "RoPE" or any(c["frequencies"] != plain["frequencies"] for c in rotations.values()):
         waves: dict[str, Points] = {
             name: [(p, 2 * math.pi / f) for p, f in enumerate(c["frequencies"]) if f] for name, c in curves.items()
         }
         what = "the wavelength of each pair of dimensions"
         wave = panel(data, "wavelength, tokens", what, waves, "pair", "", log="y", grey=grey, legend=False)
         panels.insert(0, wave)
-    return [] if alike and len(own) == 1 and data["name"] != "RoPE" else panels
+    return [] if alike and len(rotations) == 1 and data["name"] != "RoPE" else panels
 
 
 def _match(data: Data) -> list[float]:

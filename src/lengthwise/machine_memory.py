@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 INFORMATION = Path("/proc/meminfo")
-OWN_GROUP = Path("/proc/self/cgroup")
+PROCESS_GROUPS = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 THREADS = 4  # of a process for each core, at most
 
@@ -34,11 +34,11 @@ def _group_limits() -> list[int]:
     """Return the limits of the control groups, of either version, to which this process belongs."""
     limits = []
     with suppress(OSError):
-        for line in OWN_GROUP.read_text(encoding="utf-8").splitlines():
-            _, controllers, own = line.split(":", 2)
+        for line in PROCESS_GROUPS.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
             if controllers in ("", "memory"):
                 root, name = (GROUPS, "memory.max") if not controllers else (GROUPS / "memory", "memory.limit_in_bytes")
-                group = root / own.lstrip("/")
+                group = root / path.lstrip("/")
                 limits += [parent / name for parent in (group, *group.parents) if parent.is_relative_to(root)]
     return [limit for limit in map(_limit, limits) if limit is not None]
 

@@ -66,8 +66,8 @@ class Metric:
         """Return what a run stores about a metric that is not in `METRICS`, beside its name and direction."""
         if self in METRICS:
             return {}
-        own = {f.name: (getattr(self, f.name), f.default) for f in fields(self) if f.name not in ("name", "better")}
-        return {"metric": {name: value for name, (value, default) in own.items() if value != default}}
+        values = {f.name: (getattr(self, f.name), f.default) for f in fields(self) if f.name not in ("name", "better")}
+        return {"metric": {name: value for name, (value, default) in values.items() if value != default}}
 
 
 EXACT_MATCH = Metric(name="exact match", better="higher", share=True)
@@ -97,8 +97,8 @@ METRICS = (
 
 def stored_metric(name: str, better: Any, facts: Mapping[str, Any] | None) -> Metric:
     """Return the metric of a stored run, from its name, its direction and the run's `facts` (see `Metric.facts`)."""
-    own = (facts or {}).get("metric")
-    if own is not None:
-        return Metric(name=name, better=better, **own)
+    settings = (facts or {}).get("metric")
+    if settings is not None:
+        return Metric(name=name, better=better, **settings)
     plain = Metric(name=name, better=better)
     return replace(next((metric for metric in METRICS if metric.name == name), plain), better=better)

@@ -42,7 +42,7 @@ def load_plugins(names: Iterable[str]) -> None:
         identifier = _identifier(name)
         if identifier in _loaded:
             continue
-        states = {kind: registry.state() for kind, registry in Registry.known.items()}
+        states = {kind: registry.state() for kind, registry in Registry.by_kind.items()}
         try:
             module = load_file(name, PluginError, "plug-in") if is_file(name) else _import(name)
             _register(name, module)
@@ -61,7 +61,7 @@ def loaded_plugins() -> tuple[str, ...]:
 def plugins(names: Iterable[str]) -> Iterator[None]:
     """Load plug-ins for the duration of a command, and restore the lists afterwards."""
     before = dict(_loaded)
-    states = {kind: registry.state() for kind, registry in Registry.known.items()}
+    states = {kind: registry.state() for kind, registry in Registry.by_kind.items()}
     try:
         load_plugins(names)
         yield
@@ -72,7 +72,7 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
 
 
 def _restore(states: Mapping[str, Any]) -> None:
-    for kind, registry in Registry.known.items():
+    for kind, registry in Registry.by_kind.items():
         registry.restore(states.get(kind))
 
 
@@ -195,7 +195,7 @@ def _register(name: str, module: ModuleType) -> None:
         )
     for make in classes:
         try:
-            Registry.known[make.kind].add(make)  # type: ignore[attr-defined]
+            Registry.by_kind[make.kind].add(make)  # type: ignore[attr-defined]
         except ConfigError as error:
             raise PluginError(f"plug-in {name}: {error}") from error
 
@@ -210,7 +210,7 @@ def _classes(name: str, module: ModuleType) -> list[type]:
 
 def _is_listed_class(value: Any) -> bool:
     """Return whether a value is a class for one of the lists."""
-    return isinstance(value, type) and getattr(value, "kind", None) in Registry.known and not is_builtin_class(value)
+    return isinstance(value, type) and getattr(value, "kind", None) in Registry.by_kind and not is_builtin_class(value)
 
 
 def plugin_hint(name: str, defined_in: Any) -> str | None:

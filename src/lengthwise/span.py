@@ -87,17 +87,17 @@ class Span:
     def select(self, block: PairBlock) -> "Span":
         """Return the span of some rows of the batch, queries and keys."""
 
-        def part(x: Tensor, tokens: slice) -> Tensor:
+        def tokens_of(x: Tensor, tokens: slice) -> Tensor:
             return x[block.batch if len(x) > 1 else slice(None), tokens]
 
         def optional(x: Tensor | None, tokens: slice) -> Tensor | None:
-            return None if x is None else part(x, tokens)
+            return None if x is None else tokens_of(x, tokens)
 
         queries, keys = block.queries, block.keys
         return replace(
             self,
-            q=part(self.q, queries),
-            k=part(self.k, keys),
+            q=tokens_of(self.q, queries),
+            k=tokens_of(self.k, keys),
             consecutive=False,
             length_q=optional(self.length_q, queries),
             length_k=optional(self.length_k, keys),

@@ -162,14 +162,14 @@ class MLflow(Tracker):
         experiment = self.experiment or run.study
         # Unlike accelerate's tracker, this allows for another worker that creates the same experiment.
         mlflow.set_experiment(experiment)
-        found = mlflow.search_runs(
+        runs = mlflow.search_runs(
             experiment_names=[experiment],
             filter_string=f"tags.`lengthwise.id` = '{run.id}'",
             max_results=1,
             output_format="list",
         )
         tags = {"lengthwise.id": run.id, "lengthwise.key": run.key, "lengthwise.study": run.study}
-        run_id = found[0].info.run_id if found else None
+        run_id = runs[0].info.run_id if runs else None
         tracker = tracking.MLflowTracker(experiment, run_id=run_id, tags=tags, run_name=run.name)
         _start(tracker)
         if run_id is None:
@@ -237,17 +237,17 @@ def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]
     """Return the trackers of `tensorboard,wandb:project=fire,mode=offline`. Raise `ConfigError` for anything else."""
     settings: dict[str, dict[str, Any]] = {}
     name = ""
-    for part in filter(None, map(str.strip, split_at_commas(text))):
-        begin = re.fullmatch(r"([^:=]+)(?::(.*))?", part)
+    for item in filter(None, map(str.strip, split_at_commas(text))):
+        begin = re.fullmatch(r"([^:=]+)(?::(.*))?", item)
         if begin is not None:
-            name, part = begin[1].strip().lower(), begin[2] or ""
+            name, item = begin[1].strip().lower(), begin[2] or ""
             if name not in TRACKERS:
                 raise ConfigError(f"{option} must be the names of trackers, and there is no {unlisted(name, TRACKERS)}")
             if name in settings:
                 raise ConfigError(f"{option} names {name} twice; name it once")
             settings[name] = {}
-        if part:
-            _add_setting(settings, name, part, option)
+        if item:
+            _add_setting(settings, name, item, option)
     if not settings:
         raise ConfigError(f"{option} is empty; name one or more of {', '.join(TRACKERS)}")
     return tuple(TRACKERS[name](**values) for name, values in settings.items())
@@ -255,7 +255,7 @@ def parse_trackers(text: str, option: str = "--trackers") -> tuple[Tracker, ...]
 
 def _add_setting(settings: dict[str, dict[str, Any]], name: str, text: str, option: str) -> None:
     """Parse `NAME=VALUE`. Messages leave out the text, because a mistyped setting may contain a password."""
-    setting, _, value = (part.strip() for part in text.partition("="))
+    setting, _, value = (word.strip() for word in text.partition("="))
     if not name or not value:
         example = f"{option} {name or 'wandb'}:{'folder=PATH' if name == 'tensorboard' else 'project=fire'}"
         raise ConfigError(f"{option} must be names with settings as NAME=VALUE, as in: {example}")

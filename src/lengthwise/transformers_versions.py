@@ -32,21 +32,21 @@ def version_warning() -> str | None:
     )
 
 
-_given: set[str] = set()  # the warnings that this process has given
+_issued: set[str] = set()  # the warnings that this process has given
 
 
 def take_version_warning() -> str | None:
     """Return a warning if the installed transformers is not one of the tested versions, for a command to print."""
     if warning := version_warning():
-        _given.add(warning)
+        _issued.add(warning)
     return warning
 
 
 def warn_of_untested_version(stacklevel: int) -> None:
     """Warn once in a process if the installed transformers is not one of the tested versions, unless a command has printed it."""
     warning = version_warning()
-    if warning and warning not in _given:
-        _given.add(warning)
+    if warning and warning not in _issued:
+        _issued.add(warning)
         warnings.warn(warning, stacklevel=stacklevel + 1)
 
 

@@ -50,8 +50,8 @@ def source_location(make: type | Callable[..., Any]) -> str:
 def wrong_return(instance: object, method: str, expected: str, value: object) -> ConfigError:
     """Return the error for a user's method that returned something else than `expected`, with its file and line."""
     make = type(instance)
-    own = next(base for base in make.__mro__ if method in vars(base))
-    where = source_location(make if is_builtin_class(own) else getattr(make, method))
+    defining_class = next(base for base in make.__mro__ if method in vars(base))
+    where = source_location(make if is_builtin_class(defining_class) else getattr(make, method))
     return ConfigError(f"{where}: {make.__name__}.{method} must return {expected}, got {described(value)}")
 
 

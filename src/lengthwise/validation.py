@@ -46,7 +46,7 @@ def from_json(kind: type[T], text: str | bytes) -> T:
         raise ConfigError(f"{owner.__name__} needs the setting {place[-1]!r}, which has no default")
     if problem["type"] == "value_error" and not str(problem["ctx"]["error"]).startswith("must "):
         raise problem["ctx"]["error"]
-    name = next((part for part in reversed(place) if part in _hints(owner)), None)
+    name = next((step for step in reversed(place) if step in _hints(owner)), None)
     if name is None:
         raise ConfigError(f"{owner.__name__} must be an object with named settings, got {shown(problem['input'])}")
     hint, where = _hints(owner)[str(name)], f"{owner.__name__}.{name}"
@@ -75,7 +75,7 @@ def _owner(kind: Any, place: tuple[int | str, ...]) -> Any:
     for name in place[:-1]:
         hint = _hints(kind).get(str(name))
         inside = [hint, *typing.get_args(hint)]
-        kind = next((part for part in inside if dataclasses.is_dataclass(part)), kind)
+        kind = next((kind_inside for kind_inside in inside if dataclasses.is_dataclass(kind_inside)), kind)
     return kind
 
 
@@ -102,8 +102,8 @@ def type_name(kind: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(map(type_name, args))
     if origin is tuple:
-        parts = [type_name(arg) for arg in args if arg is not Ellipsis]
-        return f"tuple of {parts[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(parts)})"
+        element_types = [type_name(arg) for arg in args if arg is not Ellipsis]
+        return f"tuple of {element_types[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(element_types)})"
     if origin is dict:
         return f"dict of {type_name(args[1])}"
     if kind is bool:

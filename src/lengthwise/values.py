@@ -40,11 +40,11 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, and otherwise the result of `near_miss`."""
-    known = list(known)
-    our_name = next((ours for ours, others in NAMES_ELSEWHERE.items() if name in others and ours in known), None)
-    return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
+    names = list(names)
+    our_name = next((ours for ours, others in NAMES_ELSEWHERE.items() if name in others and ours in names), None)
+    return near_miss(name, names) if our_name is None else f"; did you mean {our_name!r}?"
 
 
 def folded(name: str) -> str:
@@ -55,30 +55,30 @@ def folded(name: str) -> str:
 SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source", but not "logslopes" for "longrope"
 
 
-def near_miss(name: str, known: Iterable[str]) -> str:
+def near_miss(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters, else ""."""
-    spellings, start = {folded(k): k for k in known}, folded(name)
+    spellings, start = {folded(k): k for k in names}, folded(name)
     near = difflib.get_close_matches(start, spellings, 1, SIMILARITY)
     near = near or [k for k in spellings if sorted(k) == sorted(start) or (len(start) >= 3 and k.startswith(start))]
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 
-def unlisted(name: object, known: Iterable[str]) -> str:
+def unlisted(name: object, names: Iterable[str]) -> str:
     """Return `'fier'; did you mean 'fire'?; available: fire, rope`, the end of a message about an unknown name.
 
     A suggestion takes the place of a long list.
     """
-    known, near = list(known), near_miss(str(name), known)
-    return f"{name!r}{near}" if near and len(known) > 12 else f"{name!r}{near}; available: {', '.join(known)}"
+    names, near = list(names), near_miss(str(name), names)
+    return f"{name!r}{near}" if near and len(names) > 12 else f"{name!r}{near}; available: {', '.join(names)}"
 
 
-def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `ArgumentError` for the first of `names` that is not in `known`, with a suggestion and the known names."""
-    known = list(known)
+def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> None:
+    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the known names."""
+    settings = list(settings)
     for name in names:
-        if name not in known:
-            available = f"its settings are: {', '.join(known)}" if known else "it has no settings"
-            raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, known)}; {available}")
+        if name not in settings:
+            available = f"its settings are: {', '.join(settings)}" if settings else "it has no settings"
+            raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, settings)}; {available}")
 
 
 def install_extra(extra: str) -> str:
@@ -94,6 +94,7 @@ def missing_package(what: str, package: str, extra: str, error: ImportError) -> 
 
 
 RESULTS = "lengthwise-results"  # the results folder of commands
+SCORES, TRAINING = "scores", "training"  # measurements that every finished run has
 WEIGHTS = "weights.safetensors"  # in the folder of a run
 CHECKPOINT = re.compile(r"checkpoint-([0-9]{8,16})\.safetensors")
 EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret
@@ -175,10 +176,10 @@ def require_address(name: str, value: object) -> None:
 
 def without_secrets(text: str) -> str:
     """Return `text` with `***` in place of addresses that may contain a password. `EXAMPLE` stays."""
-    parts = text.split(EXAMPLE)
+    texts = text.split(EXAMPLE)
     for needed, secret in _SECRETS:
-        parts = [secret.sub("***", part) if needed in part else part for part in parts]
-    return EXAMPLE.join(parts)
+        texts = [secret.sub("***", piece) if needed in piece else piece for piece in texts]
+    return EXAMPLE.join(texts)
 
 
 def shown(value: object) -> str:

@@ -68,13 +68,13 @@ def _imported_files(file: Path) -> set[Path]:
     folder = file.parent
     while (folder.parent / "__init__.py").is_file():
         folder = folder.parent
-    found: set[Path] = set()
+    imported: set[Path] = set()
     waiting = [file] if folder.name not in INSTALLED else []
     while waiting:
-        new = set(_imports(waiting.pop(), folder)) - found - {file}
-        found |= new
+        new = set(_imports(waiting.pop(), folder)) - imported - {file}
+        imported |= new
         waiting += new
-    return found
+    return imported
 
 
 def _imports(file: Path, folder: Path) -> Iterator[Path]:
@@ -102,7 +102,7 @@ def _imports(file: Path, folder: Path) -> Iterator[Path]:
 
 def _files_of(module: Path, folder: Path) -> list[Path]:
     """Return the file of a module in a folder and those of the packages around it, or nothing if there is no module."""
-    own = (module.with_name(f"{module.name}.py"), module / "__init__.py")
-    files = [file for file in own if file.is_relative_to(folder) and file.is_file()]
+    candidates = (module.with_name(f"{module.name}.py"), module / "__init__.py")
+    files = [file for file in candidates if file.is_relative_to(folder) and file.is_file()]
     packages = [parent / "__init__.py" for parent in module.parents if parent.is_relative_to(folder)]
     return [*files, *(file for file in packages if file.is_file())] if files else []

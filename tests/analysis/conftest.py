@@ -8,6 +8,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.store.rows import RunRow, ScoreRow
+from tests.made_answers import score_answer, stored
 
 Make = Callable[..., RunRow]
 
@@ -50,23 +51,10 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
     return RunRow(**{**row, **changes})
 
 
-def score_row(run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, **changes: Any) -> ScoreRow:
-    asked = asked or run.asked[0]
-    row: dict[str, Any] = {
-        "key": run.key,
-        "asked": asked,
-        "length": asked["length"],
-        "metric": run.metric,
-        "better": run.better,
-        "n": 64,
-        "mean": mean,
-        "standard_error": standard_error,
-        "out_of_distribution": asked["length"] > run.train_length,
-        "seconds": 0.1,
-        "facts": {},
-        "created": 0.0,
-    }
-    return ScoreRow(**{**row, **changes})
+def score_row(
+    run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, n: int = 64, **cells: Any
+) -> ScoreRow:
+    return ScoreRow.of(stored(run.key, score_answer(asked or run.asked[0], mean, n, standard_error, **cells)))
 
 
 def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any) -> Findings:

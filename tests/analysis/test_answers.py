@@ -37,8 +37,8 @@ def looking(run: RunRow, length: int, most: list[list[list[int]]], mass: Any, qu
 
 def answer(run: RunRow, name: str, asked: dict[str, Any], rows: list[dict[str, Any]]) -> AnswerRow:
     data = Table.from_rows(rows).to_data()
-    question = {"measurement": name} | asked
-    return AnswerRow(key=run.key, question=question, rows=data, facts={"versions": {"torch": "2"}}, created=1.0)
+    facts = {"versions": {"torch": "2"}}
+    return AnswerRow(key=run.key, measurement=name, question=asked, rows=data, facts=facts, created=1.0)
 
 
 def of(runs: list[RunRow], answers: list[AnswerRow], **more: Any) -> Any:
@@ -199,7 +199,7 @@ def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
         store.add_study("ropes", evaluation={}, runs=[r for r in rows if r["label"] == "RoPE"])
         store.add_study("nopes", evaluation={}, runs=[r for r in rows if r["label"] == "NoPE"])
         probe = distance(runs["RoPE", 0], runs["NoPE", 0], 10, [0.1])
-        store.add_answer(probe.key, probe.question, probe.rows, probe.facts)
+        store.add_answer(probe.key, probe.measurement, probe.question, probe.rows, probe.facts)
         found: Findings = findings(store, "ropes")
         assert found.tasks[0].answers["attention-distance"][0].reference == "NoPE"
         assert findings(store, "nopes").tasks[0].answers == {}

@@ -15,6 +15,7 @@ from lengthwise.analysis.differences import titles
 from lengthwise.analysis.findings import StudyInfo
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.store import StoreError, open_store, worker_name
+from tests.made_answers import score_answer
 
 Make = Callable[..., Any]
 
@@ -228,19 +229,8 @@ def test_from_the_store(tmp_path: Path, make_run: Make, make_score: Make) -> Non
         worker = worker_name()
         for row, mean in zip(rows, (1.0, 2.0), strict=True):
             assert store.claim("one", worker) is not None
-            answers = [make_score(row, mean + n, asked=asked) for n, asked in enumerate(row.asked)]
-            wanted = (
-                "asked",
-                "length",
-                "metric",
-                "better",
-                "n",
-                "mean",
-                "standard_error",
-                "out_of_distribution",
-                "seconds",
-            )
-            store.add_scores(row.key, [{n: getattr(a, n) for n in wanted} for a in answers], worker=worker)
+            answers = [score_answer(asked, mean + n) for n, asked in enumerate(row.asked)]
+            store.add_answers(row.key, answers, worker=worker)
             store.finish(row.key, worker, {"device": "cpu"})
         found = findings(store, "one")
         assert (found.title, found.studies[0].question) == ("one", "why?")

@@ -1,6 +1,5 @@
 """What a task has to say about a length (few examples, shared ones) stands beside its scores, once."""
 
-import dataclasses
 import importlib.util
 import io
 from pathlib import Path
@@ -17,7 +16,7 @@ def test_a_note_is_shown_once_beside_the_scores():
     fixtures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fixtures)
     runs, scores = fixtures.rows()
-    noted = [dataclasses.replace(s, facts={"note": NOTE}) if s.metric == "exact match" else s for s in scores]
+    noted = [s._replace(note=NOTE) if "examples" in s.asked else s for s in scores]
     found = fixtures.from_rows([fixtures.study_row()], runs, noted)
     assert [task.notes for task in found.tasks if task.metric.name == "exact match"] == [(NOTE,)]
     assert [task.notes for task in found.tasks if task.metric.name != "exact match"] == [()]

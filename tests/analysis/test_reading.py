@@ -156,7 +156,7 @@ def test_who_does_not_beat_a_constant_has_learned_nothing(
     beside = [{"name": "least squares", "score": 0.0, "floor": False}]
     beside += [] if constant is None else [{"name": "zero", "score": constant, "floor": True}]
     scores = [
-        make_score(run, mean, asked=asked, facts={"details": {"baselines": beside}})
+        make_score(run, mean, asked=asked, baselines=beside)
         for run, means in zip(runs, STEADY, strict=True)  # 2.05 at the trained length
         for asked, mean in zip(run.asked, means, strict=True)
     ]
@@ -176,7 +176,7 @@ def text_task(table: dict[str, list[list[float]]], make_run: Make, make_score: M
             run = make_run(label, seed, **changes)
             runs.append(run)
             for asked, mean in zip(run.asked, means, strict=True):
-                scores.append(make_score(run, mean, asked=asked, facts={"details": {"baselines": beside}}))
+                scores.append(make_score(run, mean, asked=asked, baselines=beside))
     return from_rows([], runs, scores).tasks[0]
 
 
@@ -240,7 +240,7 @@ def test_a_constant_answer_is_a_floor_above_one_half(
     beside = [{"name": "constant answer", "score": 0.51, "floor": True}]
     runs = [make_run(seed=n, metric="exact match") for n in range(3)]
     scores = [
-        make_score(run, mean, asked=asked, n=1000, facts={"details": {"baselines": beside}})
+        make_score(run, mean, asked=asked, n=1000, baselines=beside)
         for run, mean in zip(runs, means, strict=True)
         for asked in run.asked
     ]
@@ -252,7 +252,7 @@ def test_digits_that_a_baseline_was_rounded_to_beat_nothing(make_run: Make, make
     """Who always says the constant answer has 22/36 = 0.61111..., and the baseline is stored as 0.611111."""
     beside = [{"name": "constant answer", "score": 0.611111, "floor": True}]
     run = make_run(metric="exact match")
-    task = from_rows([], [run], [make_score(run, 22 / 36, n=36, facts={"details": {"baselines": beside}})]).tasks[0]
+    task = from_rows([], [run], [make_score(run, 22 / 36, n=36, baselines=beside)]).tasks[0]
     (point,) = task.series[0].points
     assert task.unbeaten_floor(point) is task.baselines[0]
 
@@ -265,22 +265,13 @@ def test_nobody_is_best_where_all_are_alike_or_never_right(make_study: Make) -> 
     assert [alone.best(n) and alone.best(n).mean for n in (10, 20, 80)] == [1.0, 0.5, None]
 
 
-@pytest.mark.parametrize(
-    "odd", [{"zero": 1.0}, "zero", None, [1], [{"name": "zero"}], [{"name": "zero", "score": "1"}]]
-)
-def test_what_is_no_baseline_is_passed_over(odd: Any, make_run: Make, make_score: Make) -> None:
-    run = make_run()
-    task = from_rows([], [run], [make_score(run, 2.0, facts={"details": {"baselines": odd}})]).tasks[0]
-    assert task.baselines == ()
-
-
 def regression(make_run: Make, make_score: Make, scale: float, shift: dict[str, Any] | None = None) -> TaskFindings:
     """Three seeds that lose 0.2 of 5 · `scale`, and what saying 0 has: 5 · `scale`."""
     asked = [{"length": n, "examples": 64, "seed": 0, **({"shift": shift} if shift else {})} for n in (10, 80)]
     runs = [make_run(seed=n, metric="squared error", better="lower", asked=asked) for n in range(3)]
     zero = {"name": "zero", "score": 5 * scale, "floor": True}
     scores = [
-        make_score(run, mean * scale, asked=question, facts={"details": {"baselines": [zero]}})
+        make_score(run, mean * scale, asked=question, baselines=[zero])
         for run, start in zip(runs, (1.0, 1.1, 1.2), strict=True)
         for question, mean in zip(asked, (start, start + 0.2), strict=True)
     ]
@@ -354,7 +345,7 @@ def test_an_interval_that_reaches_a_floor_at_a_longer_length_is_said(
         make_run(label, n, (10, 80), metric="exact match") for label, means in table.items() for n in range(len(means))
     ]
     scores = [
-        make_score(run, mean, asked=asked, n=100, facts={"details": {"baselines": floor}})
+        make_score(run, mean, asked=asked, n=100, baselines=floor)
         for run in runs
         for asked, mean in zip(run.asked, (0.99, table[run.label][run.seed]), strict=True)
     ]
@@ -391,7 +382,7 @@ def test_no_encoding_is_called_the_best_that_has_not_learned(seeds: int, make_ru
             run = make_run(label, seed, metric="squared error", better="lower", lengths=(10, 80))
             runs.append(run)
             scores += [
-                make_score(run, mean + seed / 100, asked=asked, facts={"details": {"baselines": [zero]}})
+                make_score(run, mean + seed / 100, asked=asked, baselines=[zero])
                 for asked, mean in zip(run.asked, means, strict=True)
             ]
     (task,) = from_rows([], runs, scores).tasks

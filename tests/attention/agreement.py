@@ -68,7 +68,7 @@ class Draw:
         self.generator = torch.Generator().manual_seed(self.seed)
 
     def normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, dtype=WIDE, generator=self.generator)
+        return torch.randn(shape, dtype=WIDE, generator=self.generator, device="cpu").to(self.span.q.device)
 
     def leaf(self, *shape: int) -> Tensor:
         return self.as_leaf(self.normal(*shape))
@@ -90,7 +90,7 @@ def segments(draw: Draw, count: int, *, in_order: bool = True) -> PiecewiseLinea
     slope = draw.leaf(heads, count)
     jumps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
     intercept = draw.as_leaf(torch.cat([torch.zeros(heads, 1, dtype=WIDE), jumps], 1))
-    feature = feature if in_order else torch.rand(n, dtype=WIDE, generator=draw.generator)
+    feature = feature if in_order else draw.normal(n).sigmoid()
     return PiecewiseLinearBias(slope, intercept, knots.to(draw.dtype), draw.as_leaf(feature), draw.as_leaf(scale))
 
 
@@ -190,7 +190,8 @@ def build(words: str, draw: Draw) -> AttentionModifiers:
 # Sums of forms that a kernel adds up in other ways than each alone.
 SUMS = [
     "table short", "pieces table", "crooked short", "sums five shared-sums", "table pieces sink", "shaw content", "all key",
-    "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all", "sums all pieces values",
+    "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all", "all values-all values",
+    "sums all pieces values",
     "five jumps vectors", "rotation-of-heads five key", "gain rotation-of-heads five", "rotation-of-heads vectors-both-ways key",
     "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared values-behind values",
     "five short vectors long key values", "table jumps vectors key dense gain-of-rows", "gain-of-rows five sink",
@@ -233,12 +234,12 @@ class Kernel:
             yield
 
 
-TARGETS = () if native.missing() else range(native.TARGETS.index(native.best_target()) + 1)
+TARGETS = () if native.unsupported_reason() else range(native.TARGETS.index(native.best_target()) + 1)
 KERNELS = {
     "blocked": Kernel("blocked"),
     "blocked, three queries of one row of the batch at a time": Kernel("blocked", block=(3, 1), longest=11),
     "sdpa": Kernel("sdpa"),
-    **({} if native.missing() else {"fused in float64": Kernel("fused", dim=5)}),
+    **({} if native.unsupported_reason() else {"fused in float64": Kernel("fused", dim=5)}),
     **{f"fused for {native.TARGETS[n]}": Kernel("fused", torch.float32, dim=33, target=n) for n in TARGETS},
 }
 REFERENCE = Kernel("reference")

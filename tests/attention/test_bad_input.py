@@ -9,7 +9,7 @@ import torch
 
 import lengthwise
 from lengthwise import encodings
-from lengthwise.attention import BACKENDS, KVCache, Mask, TokenInfo, check_backend, no_gradients, plan
+from lengthwise.attention import BACKENDS, KVCache, Mask, TokenInfo, check_backend, gradients_unsupported_reason, plan
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.forms import AttentionModifiers, DenseBias, ToeplitzBias
 from lengthwise.models import Decoder
@@ -18,7 +18,7 @@ from tests.pairwise import pairwise
 from tests.unchecked import with_fields
 
 WIDE = torch.float64
-LEARNING = [name for name in BACKENDS if not no_gradients(name, "cpu")]
+LEARNING = [name for name in BACKENDS if not gradients_unsupported_reason(name, "cpu")]
 
 
 def attend(*args, **settings):

@@ -302,9 +302,11 @@ def test_a_cache_can_be_copied():
 @torch.no_grad()
 def test_cosines_and_sines_are_computed_once_for_all_positions_up_to_a_power_of_two(name, monkeypatch):
     encoding, cache, lengths = made(name), EncodingCache(), []
-    compute = forms.rotation._cos_sin
+    compute = forms.rotation.compute_cos_sin
     monkeypatch.setattr(
-        forms.rotation, "_cos_sin", lambda angle, *others: lengths.append(angle.shape[1]) or compute(angle, *others)
+        forms.rotation,
+        "compute_cos_sin",
+        lambda angle, *others: lengths.append(angle.shape[1]) or compute(angle, *others),
     )
     for keys in range(20, 40):
         span = Span.of(keys, 1)

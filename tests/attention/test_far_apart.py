@@ -8,7 +8,16 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, Bins, EncodingCache, Mask, TokenInfo, no_gradients, plan, unsupported_reason
+from lengthwise.attention import (
+    BACKENDS,
+    Bins,
+    EncodingCache,
+    Mask,
+    TokenInfo,
+    gradients_unsupported_reason,
+    plan,
+    unsupported_reason,
+)
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
@@ -48,7 +57,7 @@ def given(queries=TOKENS, batch=2):
 def answers(encoding, backend, positions, queries=TOKENS):
     """Output, and every gradient where the backend has any."""
     q, k, v, x = (t.requires_grad_() for t in given(queries))
-    learns = no_gradients(backend, "cpu") is None
+    learns = gradients_unsupported_reason(backend, "cpu") is None
     with torch.set_grad_enabled(learns):
         x = x if encoding.reads_content() else None
         out = lengthwise.attend(q, k, v, encoding, tokens=TokenInfo(positions, x=x), backend=backend)
@@ -87,8 +96,8 @@ def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backe
     encoding, span = made(name), Span(positions, positions, int(positions.max()) + 1)
     for queries in (TOKENS, 1):
         with monkeypatch.context() as patch:
-            patch.setattr(base, "_SMALL_SPAN", 0)
-            patch.setattr(base, "_SMALL_TABLE", 0)
+            patch.setattr(base, "SMALL_SPAN", 0)
+            patch.setattr(base, "SMALL_TABLE", 0)
             modifiers = encoding.modifiers(span)
             assert modifiers.logit_transform or any(getattr(t, "distances", None) is not None for t in modifiers.terms)
             if unsupported_reason(backend, modifiers, span):
@@ -193,8 +202,8 @@ def test_a_decoder_reads_timestamps():
 
 def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(base, "MAX_TABLE_NUMBERS", 200)
-    monkeypatch.setattr(base, "_SMALL_SPAN", 0)
-    monkeypatch.setattr(base, "_SMALL_TABLE", 0)
+    monkeypatch.setattr(base, "SMALL_SPAN", 0)
+    monkeypatch.setattr(base, "SMALL_TABLE", 0)
     q, k, v, _ = given()
     positions = torch.arange(TOKENS)[None].pow(5)
     words = r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than the 200"

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise.attention import BACKENDS, KVCache, Mask, no_gradients, plan
+from lengthwise.attention import BACKENDS, KVCache, Mask, gradients_unsupported_reason, plan
 from lengthwise.encodings import T5
 from lengthwise.forms.tables import (
     along_keys,
@@ -122,7 +122,7 @@ def test_columns_taken_and_spread():
     assert torch.autograd.gradcheck(lambda x: scatter_columns(x, column, 5), pairs)
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if not no_gradients(name, "cpu")])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if not gradients_unsupported_reason(name, "cpu")])
 def test_a_plan_first_used_without_gradients_has_them_when_asked(backend):
     t5, span = T5(num_heads=1), Span.of(3)
     q, k, v = torch.randn(3, 1, 1, 3, 4)

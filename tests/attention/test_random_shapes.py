@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lengthwise import native
-from lengthwise.attention import BACKENDS, Mask, no_gradients, plan
+from lengthwise.attention import BACKENDS, Mask, gradients_unsupported_reason, plan
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
@@ -218,7 +218,7 @@ class Numbers:
 
     def answers(self, backend: str, dtype: torch.dtype) -> list[Tensor]:
         """The output and the gradients of q, k, v and of every number of the effect, where the backend has any."""
-        learns = no_gradients(backend, "cpu") is None
+        learns = gradients_unsupported_reason(backend, "cpu") is None
         given = [x.to(dtype).requires_grad_(learns) for x in self.inputs]
         q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) if self.case.heads_last else x for x in given)
         with torch.set_grad_enabled(learns):
@@ -232,7 +232,9 @@ class Numbers:
         return [out, *(torch.zeros_like(x) if g is None else g for x, g in zip(leaves, gradients, strict=True))]
 
 
-QUICK = [name for name in BACKENDS if not no_gradients(name, "cpu")]  # FlexAttention traces every sum of forms anew
+QUICK = [
+    name for name in BACKENDS if not gradients_unsupported_reason(name, "cpu")
+]  # FlexAttention traces every sum of forms anew
 
 
 def require_equal(case: Case, backends: list[str] = QUICK) -> None:
@@ -293,5 +295,5 @@ def test_every_form_reaches_every_backend_that_knows_it():
                                         CumulativeBias, DenseBias, RelativeValues, LogitTransform, QueryGain)}  # fmt: skip
     assert seen["reference"] == names
     assert seen["sdpa"] == seen["flex"] == names - {"RelativeValues", "LogitTransform"}
-    if not native.missing():
+    if not native.unsupported_reason():
         assert seen["fused"] == names - {"DenseBias", "LogitTransform"}

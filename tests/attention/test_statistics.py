@@ -154,8 +154,10 @@ def require_equal(got, wanted, tolerance=1e-12):
     torch.testing.assert_close(got.query_entropy.mean(-1).double(), got.entropy, atol=tolerance, rtol=tolerance)
 
 
-TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
-with_kernel = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.unsupported_reason() else ()
+with_kernel = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
 
 BLOCKS = {"one block": 1 << 18, "blocks of some queries": 600, "blocks of one query": 1}

@@ -68,7 +68,7 @@ def second_derivative(**arguments: Any) -> Any:
 @pytest.mark.parametrize("encoding", [None, encodings.KerpleLog(num_heads=4)], ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("backend", ["fused", "blocked", "sdpa"])
 def test_a_second_derivative_says_what_to_use(backend: str, encoding: Any) -> None:
-    if backend == "fused" and BACKENDS["fused"].no_gradients("cpu"):
+    if backend == "fused" and BACKENDS["fused"].gradients_unsupported_reason("cpu"):
         pytest.skip("no compiled kernel")
     with pytest.raises(
         NotImplementedError, match=f"^backend '{backend}' has no second derivative; use backend='reference'$"

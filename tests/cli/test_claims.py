@@ -1,7 +1,6 @@
 """`lengthwise claims`: on an empty, a partial and an old store, and what it prints."""
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from lengthwise.analysis.claims import CLAIMS
 from lengthwise.analysis.claims.evidence import VERSIONS
 from lengthwise.store import open_store
 from lengthwise.studies import load
+from tests.made_answers import score_answer
 
 Call = Callable[..., Any]
 SCORES = {"NoPE": (0.9, 0.92, 0.91), "T5": (0.3, 0.3, 0.31)}  # of each seed at longer lengths; all others have 0
@@ -25,24 +25,14 @@ def store_copies(folder: Path, seeds: Iterable[int]) -> Path:
         store.add_study(runs=rows, **study.metadata())
         for row in rows:
             if row["seed"] in seeds:
-                store.add_scores(row["key"], [score(row, asked) for asked in row["asked"]])
+                store.add_answers(row["key"], [score(row, asked) for asked in row["asked"]])
     return folder
 
 
 def score(run: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     length = asked["length"]
     mean = 1.0 if length <= run["train_length"] else SCORES.get(run["label"], (0.0, 0.0, 0.0))[run["seed"] - 1]
-    return {
-        "asked": asked,
-        "length": length,
-        "metric": run["metric"],
-        "better": run["better"],
-        "n": 200,
-        "mean": mean,
-        "standard_error": math.nan,
-        "out_of_distribution": length > run["train_length"],
-        "seconds": 0.1,
-    }
+    return score_answer(asked, mean, 200, None)
 
 
 def verdict_of(here: Call, folder: Path, name: str) -> tuple[str, list[str]]:

@@ -82,7 +82,7 @@ def test_drop_deletes_nothing_outside_of_the_results(here: Call, finished: Path,
     for key in (str(victim), "../../victim", "a\x1b]0;PWN\x07\x1b[31m"):
         with sqlite3.connect(results / "results.db") as other:
             (old,) = other.execute("SELECT key FROM runs ORDER BY rowid DESC").fetchone()
-            for table in ("runs", "study_runs", "asked", "scores", "curve"):
+            for table in ("runs", "study_runs", "asked", "answers"):
                 other.execute(f"UPDATE {table} SET key = ? WHERE key = ?", (key, old))
         other.close()
         for words in (["drop", key], ["drop", key, "--finished"], ["drop", "--study", "tiny", "--finished"]):

@@ -1,4 +1,4 @@
-"""`lengthwise export scores`, `curves`, `charts` and `model`."""
+"""`lengthwise export scores`, `answers`, `charts` and `model`."""
 
 import csv
 import io
@@ -22,25 +22,27 @@ def plainly(ran: Any, says: str) -> None:
 
 
 def test_files(here: Call, finished: Path, tmp_path: Path) -> None:
-    for table, ending in (("scores", "csv"), ("scores", "parquet"), ("scores", "tex"), ("curves", "csv")):
+    words = [("scores", "tiny")] * 3 + [("answers", "tiny", "training")]
+    for command, ending in zip(words, ("csv", "parquet", "tex", "csv"), strict=True):
+        table = command[-1] if command[0] == "answers" else "scores"
         file = tmp_path / f"{table}.{ending}"
-        ran = here("export", table, "tiny", "--out", file, "--results", finished)
+        ran = here("export", *command, "--out", file, "--results", finished)
         assert ran.code == 0, ran.err
-        assert ran.out == f"{file}: the {table} of tiny\n"
+        assert ran.out == f"{file}: {table} of tiny\n"
         content = file.read_bytes()
         plainly(
-            here("export", table, "tiny", "--out", file, "--results", finished),
+            here("export", *command, "--out", file, "--results", finished),
             "exists; name another file, or overwrite it with --force",
         )
         file.write_text("old")
-        assert here("export", table, "tiny", "--out", file, "--results", finished, "--force").code == 0
+        assert here("export", *command, "--out", file, "--results", finished, "--force").code == 0
         assert file.read_bytes() == content
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "scores.csv").read_text())))) == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "curves.csv",
         "scores.csv",
         "scores.parquet",
         "scores.tex",
+        "training.csv",
     ]
 
 
@@ -50,10 +52,10 @@ def test_standard_output(here: Call, finished: Path) -> None:
     assert {row["length"] for row in csv.DictReader(io.StringIO(ran.out))} == {"4", "8"}
 
 
-@pytest.mark.parametrize("table", ["scores", "curves"])
-def test_wrong_input(here: Call, finished: Path, tmp_path: Path, table: str) -> None:
+@pytest.mark.parametrize("words", [("scores",), ("answers", "training")], ids=lambda words: words[0])
+def test_wrong_input(here: Call, finished: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     def export(out: object, study: str = "tiny") -> Any:
-        return here("export", table, study, "--out", out, "--results", finished)
+        return here("export", words[0], study, *words[1:], "--out", out, "--results", finished)
 
     plainly(export(tmp_path / "x.csv", "tini"), "there is no study 'tini'; did you mean 'tiny'")
     plainly(export(tmp_path / "x.xlsx"), "--out must end in .csv")
@@ -69,7 +71,7 @@ def test_wrong_input(here: Call, finished: Path, tmp_path: Path, table: str) -> 
 def test_a_study_without_results(here: Call, tmp_path: Path) -> None:
     with open_results(tmp_path / "results") as store:
         store.add_study("empty", evaluation={}, runs=[])
-    for table in ("scores", "curves", "charts"):
+    for table in ("scores", "charts"):
         ran = here(
             "export",
             table,

@@ -19,12 +19,12 @@ def plainly(ran: Any, says: str) -> None:
 def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: Path) -> None:
     file, there = tmp_path / "tiny.zip", tmp_path / "there"
     ran = here("export", "bundle", "tiny", "--out", file, "--results", finished)
-    assert (ran.code, ran.out) == (0, f"{file}: tiny with 2 runs, 4 scores and the weights of 2 runs\n"), ran.err
+    assert (ran.code, ran.out) == (0, f"{file}: tiny with 2 runs, 7 answers and the weights of 2 runs\n"), ran.err
     plainly(here("export", "bundle", "tiny", "--out", file, "--results", finished), "overwrite it with --force")
     assert here("export", "bundle", "tiny", "--out", file, "--results", finished, "--force").code == 0
     ran = here("import", file, "--results", there)
     assert ran.code == 0, ran.err
-    assert ran.out == f"tiny in {there / 'results.db'}: added 2 runs, 4 scores, 1 answer, 2 weights files\n"
+    assert ran.out == f"tiny in {there / 'results.db'}: added 2 runs, 7 answers, 2 weights files\n"
     ran = here("import", file, "--results", there)
     assert (ran.code, ran.out) == (0, f"tiny in {there / 'results.db'}: nothing new\n")
     pages = []
@@ -35,7 +35,7 @@ def test_a_study_moves_to_another_folder(here: Call, finished: Path, tmp_path: P
     assert pages[0] == pages[1]
     assert here("probe", "attended-distance", *key_of(here, there), "--lengths", "4", "--results", there).code == 0
     ran = here("export", "bundle", "tiny", "--out", file, "--results", finished, "--no-weights", "--force")
-    assert ran.out == f"{file}: tiny with 2 runs, 4 scores and the weights of 0 runs\n"
+    assert ran.out == f"{file}: tiny with 2 runs, 7 answers and the weights of 0 runs\n"
     assert not ran.err
     for weights in (there / "runs").glob("*/weights.safetensors"):
         weights.unlink()

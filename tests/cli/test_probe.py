@@ -60,7 +60,6 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
     for row in rows:
         assert row["key"] == keys["FIRE-S"]
         assert row["question"] == {
-            "measurement": "attention-distance",
             "against": keys["NoPE"],
             "length": row["question"]["length"],
             "examples": 10,
@@ -93,8 +92,19 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
         ("FIRE-S", 8, 3),
     ]
     for row in rows:
-        assert row["question"] == {"measurement": "attended-distance", "length": 8, "examples": 3, "seed": 0}
-        assert set(row) == {"label", "task", "seed", "new", "key", "question", "columns", "facts", "created"}
+        assert row["question"] == {"length": 8, "examples": 3, "seed": 0}
+        assert set(row) == {
+            "label",
+            "task",
+            "seed",
+            "new",
+            "key",
+            "measurement",
+            "question",
+            "columns",
+            "facts",
+            "created",
+        }
         assert row["facts"]["seconds"] > 0
         shares = Table(row["columns"]).combined("highest", ("layer", "head"), {}, "sum")
         assert list(shares.values()) == pytest.approx([1.0] * 4)
@@ -115,9 +125,9 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 
 def test_answers_about_several_tasks_say_which(capsys: pytest.CaptureFixture[str]) -> None:
     def result(task: str) -> Any:
-        run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
+        run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task, config={}, train_length=4)
         rows = [{"layer": 1, "head": 1, "distance": 0.0, "highest": 1.0, "mass": 1.0, "queries": 4, "n": 3}]
-        row = SimpleNamespace(question={"length": 8}, rows=Table.from_rows(rows).to_data())
+        row = SimpleNamespace(key=run.key, question={"length": 8}, facts={}, rows=Table.from_rows(rows).to_data())
         return SimpleNamespace(job=SimpleNamespace(run=run, against=None), row=row)
 
     for other in ("Copy", "Parity"):
@@ -132,13 +142,12 @@ def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) ->
     assert re.match(r"lengthwise: skipped: run \w{8} has no bias to measure: NoPE adds no bias", bias.err), "once"
     assert "length" not in bias.out.partition("run  ")[2], "it reads no examples"
     (row,) = json.loads(here("probe", "learned-bias", keys["FIRE-S"], "--query", 9, "--results", results, "--json").out)
-    assert (row["new"], row["question"]) == (False, {"measurement": "learned-bias", "query": 9})
+    assert (row["new"], row["question"]) == (False, {"query": 9})
     shift = here(
         "probe", "position-shift", "--study", "tiny", "--shifts", "0,7", "--examples", 3, "--results", results, "--json"
     )
     nope, fire = json.loads(shift.out)
     assert nope["question"] == {
-        "measurement": "position-shift",
         "length": 4,
         "shifts": [0, 7],
         "examples": 3,
@@ -159,10 +168,7 @@ def test_probes_of_positions(here: Call, results: Path, keys: dict[str, str]) ->
 
 def test_what_the_training_recorded(here: Call, results: Path, keys: dict[str, str]) -> None:
     with open_store(results, create=False) as store:
-        of_run = {
-            label: [row for row in store.answers([key]) if row.question == {"measurement": "development"}]
-            for label, key in keys.items()
-        }
+        of_run = {label: store.answers([key], "development") for label, key in keys.items()}
     assert of_run["NoPE"] == []
     (row,) = of_run["FIRE-S"]
     values = Table.from_data(row.rows).grid("value", "quantity", "step")
@@ -280,7 +286,7 @@ def test_one_clear_line(here: Call, results: Path, keys: dict[str, str], words: 
 def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str]) -> None:
     here("probe", "attended-distance", keys["NoPE"], "--lengths", "3,5", "--examples", 2, "--results", results)
     stored = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["answers"]
-    rows = [row for row in stored if row["question"]["measurement"] == "attended-distance"]
+    rows = [row for row in stored if row["measurement"] == "attended-distance"]
     assert {3, 5} <= {row["question"]["length"] for row in rows}
     said = here("show", keys["NoPE"], "--results", results).out
     assert (

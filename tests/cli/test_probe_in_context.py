@@ -12,6 +12,7 @@ from lengthwise.measurements import PROBES
 from lengthwise.store import open_store
 from lengthwise.studies import Study, grid
 from lengthwise.training import train
+from tests.made_answers import score_answer
 
 Call = Callable[..., Any]
 
@@ -31,12 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train(run, folder / "runs" / run.key)
             row = store.claim("icl", "elsewhere:1:w")
             assert row is not None
-            scores = [
-                {"asked": q, "length": q["length"], "metric": "squared error", "better": "lower", "n": 4, "mean": 1.0}
-                | {"standard_error": 0.1, "out_of_distribution": q["length"] > 6, "seconds": 0.1}
-                for q in row.asked
-            ]
-            store.add_scores(row.key, scores, worker="elsewhere:1:w")
+            store.add_answers(row.key, [score_answer(q, 1.0, 4) for q in row.asked], worker="elsewhere:1:w")
             store.finish(row.key, "elsewhere:1:w", {})
     return folder
 
@@ -47,7 +43,7 @@ def key(results: Path) -> str:
         return next(run.key for run in store.runs("icl") if run.label == "NoPE")
 
 
-ROW = {"label", "task", "seed", "new", "key", "question", "columns", "facts", "created"}
+ROW = {"label", "task", "seed", "new", "key", "measurement", "question", "columns", "facts", "created"}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +84,7 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     ran = here("probe", words[0], key, *words[1:], "--results", results, "--json")
     assert ran.code == 0, ran.err
     (row,) = json.loads(ran.out)
-    assert row["question"] == {"measurement": words[0], **asked}
+    assert (row["measurement"], row["question"]) == (words[0], asked)
     assert set(row) == ROW
     assert set(row["columns"]) <= {column.name for column in PROBES[words[0]].columns}
     again = here("probe", words[0], key, *words[1:], "--results", results)

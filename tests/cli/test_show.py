@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.show import ordered_means, overall_score, print_run, scores_table
+from lengthwise.cli.show import overall_score, print_run, scores_table
+from lengthwise.measurements import Table
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.store import RunRow, ScoreRow
+from tests.made_answers import score_answer, stored
 
 Call = Callable[..., Any]
 
@@ -28,29 +30,17 @@ def test_show_a_run_by_the_beginning_of_its_key(here: Call, finished: Path) -> N
     assert "positions=–" in ran.out
     row = json.loads(here("show", key.upper(), "--results", finished, "--json").out)
     assert row["key"] == key
-    assert [score["length"] for score in row["scores"]] == [4, 8]
-    assert row["scores"][0]["out_of_distribution"] is False
-    assert row["curve"][-1]["step"] == 10
+    scores, training = ([a for a in row["answers"] if a["measurement"] == n] for n in ("scores", "training"))
+    assert [score["question"]["length"] for score in scores] == [4, 8]
+    assert len(scores[0]["rows"]["mean"]) == 1
+    assert training[0]["rows"]["step"][-1] == 10
 
 
-def score(length: int, mean: float, n: int, metric: str = "exact match") -> ScoreRow:
-    return ScoreRow(
-        key="k",
-        asked={},
-        length=length,
-        metric=metric,
-        better="higher",
-        n=n,
-        mean=mean,
-        standard_error=0.1,
-        out_of_distribution=length > 4,
-        seconds=0.0,
-        facts={},
-        created=0.0,
-    )
+def score(length: int, mean: float, n: int, **more: Any) -> ScoreRow:
+    return ScoreRow.of(stored("k", score_answer({"length": length}, mean, n, **{"standard_error": 0.1, **more})))
 
 
-def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_that_could_not_be_read_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     plain = {f.name: None for f in dataclasses.fields(RunRow)}
     run = RunRow(
         **plain
@@ -65,13 +55,15 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
         }
         | {"train_length": 4}
     )
-    details = {"means": {}, "order": [], "unreadable": 1}
-    details |= {kind: [{"question": f"q {kind}", "generated": f"said {kind}"}] for kind in ("kept", "broken")}
-    print_run(run, [dataclasses.replace(score(5, 0.5, 10), facts={"details": details})], [])
+    problems = ("unreadable", "broken")
+    rows = [{"problem": name, "question": f"q {name}", "generated": f"said {name}"} for name in problems]
+    further = {"measurement": "further-scores", "question": {"length": 5}, "facts": {}}
+    answers = [score_answer({"length": 5}, 0.5, 10), further | {"rows": Table.from_rows(rows).to_data()}]
+    print_run(run, [stored("k", answer) for answer in answers])
     lines = capsys.readouterr().out.splitlines()
     for line, said in (
-        ("could not be read, length 5: q kept", "said kept"),
-        ("has steps that could not be read, length 5: q broken", "said broken"),
+        ("Sample answers that could not be read, length 5: q unreadable", "said unreadable"),
+        ("Sample answers with steps that could not be read, length 5: q broken", "said broken"),
     ):
         assert lines[lines.index(line) + 1] == said
 
@@ -107,18 +99,18 @@ def test_baselines_have_columns_beside_the_score() -> None:
         "better": "higher",
     }
     run = RunRow(**plain | {"config": {"training": {}}, "train_length": 4})
-    beside = {"details": {"baselines": [{"name": "constant answer", "score": 0.6875, "floor": True}]}}
-    scores = [dataclasses.replace(score(4, 0.5, 16), facts=beside), score(30, 0.5, 90)]
+    beside = [{"name": "constant answer", "score": 0.6875, "floor": True}]
+    scores = [score(4, 0.5, 16, baselines=beside), score(30, 0.5, 90)]
     table = scores_table(run, scores)
     heads = [column.header for column in table.columns]
     assert heads == ["length (bits)", "exact match", "standard error", "examples", "constant answer", ""]
     assert list(table.columns[4].cells) == ["0.6875", "–"]
-    no_error = scores_table(run, [dataclasses.replace(scores[0], mean=0.0, standard_error=0.0)])
+    no_error = scores_table(run, [score(4, 0.0, 16, standard_error=0.0)])
     assert list(no_error.columns[2].cells) == ["–"], "equal scores have no standard error"
 
 
 def test_overall_scores_that_there_are_not() -> None:
-    assert overall_score(CROSS_ENTROPY, [score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (
+    assert overall_score(CROSS_ENTROPY, [score(5, 2.0, 10), score(6, 4.0, 30)]) == (
         3.0,
         40,
     )
@@ -126,12 +118,6 @@ def test_overall_scores_that_there_are_not() -> None:
     assert overall_score(EXACT_MATCH, [score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, (
         "one length, asked in two ways"
     )
-
-
-def test_means_stand_in_the_task_s_order() -> None:
-    kept = {"means": {"failed steps": 0, "input": 1, "output": 1}}
-    assert ordered_means({**kept, "order": ["input", "output", "failed steps"]}) == ["input", "output", "failed steps"]
-    assert ordered_means(kept) == ["failed steps", "input", "output"]
 
 
 def test_scratchpads_are_decoded_and_shown(here: Call, tmp_path: Path) -> None:
@@ -142,16 +128,19 @@ def test_scratchpads_are_decoded_and_shown(here: Call, tmp_path: Path) -> None:
     (run,) = json.loads(here("list", "runs", "--results", tmp_path, "--json").out)
     row = json.loads(here("show", run["key"], "--results", tmp_path, "--json").out)
     names = {"computation", "output", "variables", "remaining", "failed steps"}
-    for score in row["scores"]:
-        details = score["facts"]["details"]
-        assert set(details["means"]) == names
-        assert details["unreadable"] == score["n"] == 8, "three steps of training teach nothing"
-        assert all(set(kept) == {"question", "generated"} for kept in details["kept"])
+    found = [a for a in row["answers"] if a["measurement"] == "further-scores"]
+    assert [answer["question"]["length"] for answer in found] == [3, 4]
+    for answer in found:
+        rows = list(Table.from_data(answer["rows"]))
+        means = {row["name"]: row["mean"] for row in rows if row["name"]}
+        assert set(means) == names | {"unreadable"} and means["unreadable"] == 1, (
+            "three steps of training teach nothing"
+        )
+        samples = [row for row in rows if row["problem"]]
+        assert samples and all(row["question"] and row["generated"] is not None for row in samples)
     shown = here("show", run["key"], "--results", tmp_path).out
-    head = next(line for line in shown.splitlines() if line.startswith("length"))
-    assert all(name in head for name in (*names, "unreadable"))
-    kept = row["scores"][1]["facts"]["details"]["kept"][0]
-    assert f"could not be read, length 4: {kept['question']}" in shown
+    assert all(name in shown for name in (*names, "unreadable"))
+    assert f"Sample answers that could not be read, length 4: {samples[0]['question']}" in shown
     refused = here(
         *words, "--positions", "randomized:max_length=99,at_evaluation=random", "--results", tmp_path / "other"
     )

@@ -4,7 +4,6 @@ import importlib.machinery
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,7 +94,7 @@ def test_results_at_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_of_scores() -> None:
     def name(asked: dict[str, Any]) -> str:
-        return score_name(SimpleNamespace(metric="accuracy", asked=asked))
+        return score_name("accuracy", asked)
 
     assert name({"length": 8}) == "score/accuracy"
     assert name({"length": 8, "shift": {"depth": 0.5}}) == "score/accuracy/depth-0.5"

@@ -79,7 +79,7 @@ class Point:
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry:
-    monkeypatch.setitem(Registry.known, "encoding", Registry.known["encoding"])
+    monkeypatch.setitem(Registry.by_kind, "encoding", Registry.by_kind["encoding"])
     monkeypatch.setattr("lengthwise.config.choices.entry_points", lambda group: points if "encoding" in group else ())
     return Registry("encoding", (FIRE, RoPE), plural="encodings")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lengthwise import native
-from lengthwise.attention import no_gradients
+from lengthwise.attention import gradients_unsupported_reason
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers
 from lengthwise.forms import (
@@ -60,7 +60,7 @@ def _refused_form(make: Any, backend: str) -> str | None:
         modifiers.rotation,
         modifiers.gain,
     ]
-    if backend == "fused" and native.missing():
+    if backend == "fused" and native.unsupported_reason():
         return ""
     names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])
-    return next(names, no_gradients(backend, "cpu"))
+    return next(names, gradients_unsupported_reason(backend, "cpu"))

@@ -74,7 +74,7 @@ def test_kernels_that_are_right_are_equal(form):
 def test_several_parts_of_the_queries(other, shape, monkeypatch):
     """Products with vectors are computed for some queries at a time, and each part sees its own keys and their sums."""
     monkeypatch.setattr(gpu_kernels, "SHAPES", (shape,))
-    monkeypatch.setattr(query_parts, "queries_per_part", lambda *sizes: 16)
+    monkeypatch.setattr(query_parts, "queries_per_chunk", lambda *sizes: 16)
     assert difference(Form(("vectors", other), 8, "float32"), "cpu") is None
 
 

@@ -19,7 +19,7 @@ from lengthwise.native import tested_gpus
 from lengthwise.native.tested_gpus import Combination
 from lengthwise.values import ConfigError
 
-needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
+needs_triton = pytest.mark.skipif(gpu.unsupported_reason() is not None, reason=str(gpu.unsupported_reason()))
 KNOWN = Combination("9.0", "3.6", "abc")
 
 
@@ -28,7 +28,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     """A GPU that is not there. Returns the combinations that are recorded."""
     monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "unsupported_reason", lambda: None)
     monkeypatch.setattr(tested_gpus, "combination_of", lambda device: KNOWN)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA Imagined 1")
     return tested_gpus._recorded

@@ -617,7 +617,7 @@ class Unshared(Decoder):
         self.encodings.extend(
             encoding.build(num_heads=4, head_dim=16, d_model=64, train_length=16) for _ in range(more)
         )
-        self.parts_of_layer = [(layer,) for layer in range(config.num_layers)]
+        self.module_indices = [(layer,) for layer in range(config.num_layers)]
 
 
 @pytest.mark.parametrize(

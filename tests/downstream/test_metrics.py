@@ -24,7 +24,7 @@ def test_the_published_example() -> None:
     assert 100 * EXACT_MATCH.score(PREDICTIONS, REFERENCES).score == pytest.approx(33.3333, abs=5e-5)
     scores = ROUGE.score(PREDICTIONS, REFERENCES)
     assert 100 * scores.score == pytest.approx(55.8136, abs=5e-5)
-    parts = {name: 100 * value for name, value in scores.parts.items()}
+    parts = {name: 100 * value for name, value in scores.components.items()}
     assert parts == pytest.approx({"ROUGE-1": 72.2222, "ROUGE-2": 33.3333, "ROUGE-L": 72.2222}, abs=5e-5)
 
 
@@ -107,7 +107,7 @@ def test_odd_texts(prediction: str, texts: list[str]) -> None:
     }
     for metric, parts in expected.items():
         scores = metric.score([prediction], [texts])
-        assert list(scores.parts.values()) == pytest.approx([float(part) for part in parts], abs=1e-12)
+        assert list(scores.components.values()) == pytest.approx([float(part) for part in parts], abs=1e-12)
         mean = math.prod(map(float, parts)) ** (1 / len(parts))
         assert scores.score == pytest.approx(mean, abs=1e-12)
         assert scores.examples == pytest.approx([mean], abs=1e-12)
@@ -159,8 +159,8 @@ def test_classes(seed: int) -> None:
     # T5: a prediction that is no label counts as the label that is wrong.
     wrong = {LABELS[0]: LABELS[1], LABELS[1]: LABELS[0]}
     repaired = [p if p in LABELS else wrong[t] for p, t in zip(predicted, true, strict=True)]
-    assert scores.parts == pytest.approx({"F1": f1_of("equivalent", repaired, true), "accuracy": hits})
-    assert scores.score == pytest.approx(statistics.fmean(scores.parts.values()))
+    assert scores.components == pytest.approx({"F1": f1_of("equivalent", repaired, true), "accuracy": hits})
+    assert scores.score == pytest.approx(statistics.fmean(scores.components.values()))
     assert statistics.fmean(scores.examples) == pytest.approx(scores.score)
 
     predicted, true = drawn(THREE, seed)
@@ -200,8 +200,10 @@ def test_correlations_of_numbers() -> None:
     scores = CORRELATION.score(texts, rows([str(n) for n in true]))
     ranks = [sum(other < n for other in column) + (column.count(n) + 1) / 2 for column in (true,) for n in column]
     own_ranks = [sum(other < n for other in numbers) + (numbers.count(n) + 1) / 2 for n in numbers]
-    assert scores.parts == pytest.approx({"Pearson": pearson(numbers, true), "Spearman": pearson(own_ranks, ranks)})
-    assert scores.score == pytest.approx(statistics.fmean(scores.parts.values()))
+    assert scores.components == pytest.approx(
+        {"Pearson": pearson(numbers, true), "Spearman": pearson(own_ranks, ranks)}
+    )
+    assert scores.score == pytest.approx(statistics.fmean(scores.components.values()))
     assert CORRELATION.score(["nan", "1", "2"], rows(["-1", "1", "2"])).score == pytest.approx(1)
 
 
@@ -237,13 +239,13 @@ def test_multirc_takes_f1_over_all_answers_and_the_exact_match_of_whole_question
     questions = ["1", "1", "2", "2", "2", "3"]
     scores = of_classes("F1", "all match", labels=("False", "True")).score(predicted, rows(true), questions)
     # Of the three questions only the first is right in all its answers.
-    assert scores.parts == pytest.approx({"F1": 2 * 2 / (2 + 4), "all match": 1 / 3})
+    assert scores.components == pytest.approx({"F1": 2 * 2 / (2 + 4), "all match": 1 / 3})
     assert scores.score == pytest.approx((2 / 3 + 1 / 3) / 2)
 
 
 def test_record_takes_the_best_of_several_entities() -> None:
     scores = F1_AND_EXACT_MATCH.score(["The Royal Navy", "Navy"], [["royal navy", "US Navy"], ["US Navy"]])
-    assert scores.parts == pytest.approx({"F1": (1 + 2 / 3) / 2, "exact match": 0.5})
+    assert scores.components == pytest.approx({"F1": (1 + 2 / 3) / 2, "exact match": 0.5})
 
 
 # ---- invalid input -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from lengthwise.attention import KVCache
 from lengthwise.config import EvaluationConfig, Inline, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import Division, EvaluationError, Score, evaluate
+from lengthwise.measurements import Table
 from lengthwise.positions import Randomized, Shift
 from lengthwise.report import render
 from lengthwise.store import open_store
@@ -169,11 +170,12 @@ def test_they_are_stored_and_shown(tmp_path: Any) -> None:
     assert execute(study, tmp_path, executor=Inline()).counts["done"] == 1
     with open_store(tmp_path) as store:
         (score,) = store.scores([one.key])
+        (by_position,) = store.answers([one.key], "position-scores")
         html = render(findings(store, "tiny"))
-    rows = score.facts["details"]["by_position"]
+    rows = list(Table.from_data(by_position.rows))
     assert rows[-1]["last"] == 127
     assert sum(row["n"] for row in rows) == 256
     assert score.mean == pytest.approx(sum(row["mean"] * row["n"] for row in rows) / 256, rel=1e-5)
     assert "Score by position" in html
-    assert "targets in pieces of 128 bytes" in html
+    assert "Score by position at length 128" in html
     assert '<button type="button">64–127</button>' in html

@@ -1,6 +1,7 @@
 """A results folder with a study whose scores are made up; nothing is trained."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.store import Store, open_results
+from tests.made_answers import score_answer, training_answer
 
 LABELS = ("NoPE", "FIRE(hidden_layers=1)")
 LENGTHS = (8, 16, 32)
@@ -40,20 +42,10 @@ def run_data(label: str, seed: int, lengths: tuple[int, ...] = LENGTHS, **change
     }
 
 
-def score_data(run: dict[str, Any], asked: dict[str, Any], mean: float, **change: Any) -> dict[str, Any]:
-    return {
-        "asked": asked,
-        "length": asked["length"],
-        "metric": run["metric"],
-        "better": run["better"],
-        "n": 256,
-        "mean": mean,
-        "standard_error": (mean * (1 - mean) / 256) ** 0.5 if 0 <= mean <= 1 else None,
-        "out_of_distribution": asked["length"] > 8,
-        "seconds": 0.25,
-        "facts": {"details": {"baselines": [{"name": "constant", "score": 0.25, "floor": True}]}},
-        **change,
-    }
+def score_data(asked: dict[str, Any], mean: float, **change: Any) -> dict[str, Any]:
+    error = (mean * (1 - mean) / 256) ** 0.5 if 0 <= mean <= 1 else None
+    baselines = [{"name": "constant", "score": 0.25, "floor": True}]
+    return score_answer(asked, mean, standard_error=error, baselines=baselines, **change)
 
 
 def fill(
@@ -66,15 +58,13 @@ def fill(
         run = next(run for run in runs if run["key"] == row.key)
         skill = 0.9 if run["encoding"] == "FIRE" else 0.4
         means = {n: 1.0 if n == 8 else skill ** (n / 16) - 0.01 * run["seed"] for n in LENGTHS}
-        store.add_scores(row.key, [score_data(run, a, means[a["length"]]) for a in run["asked"]], worker=row.worker)
+        answers = [score_data(a, means[a["length"]]) for a in run["asked"]]
         points = [
-            {"step": n, "loss": 1 / (n + 1), "learning_rate": 1e-3, "gradient_norm": None, "tokens_per_second": 9e3}
+            {"step": n, "loss": 1 / (n + 1), "learning_rate": 1e-3, "gradient_norm": math.nan, "tokens_per_second": 9e3}
             for n in (0, 10, 20)
         ]
-        store.add_curve(row.key, points, worker=row.worker)
-        store.add_answer(
-            row.key, {"measurement": "own", "length": 8}, {"value": [0.5 + run["seed"]]}, {"device": "cpu"}
-        )
+        store.add_answers(row.key, [*answers, training_answer(points)], worker=row.worker)
+        store.add_answer(row.key, "own", {"length": 8}, {"value": [0.5 + run["seed"]]}, {"device": "cpu"})
         store.heartbeat(row.key, str(row.worker), 20, 20)
         cost = {"seconds": 1.5, "peak_memory": 300_000_000, "backend": "fused"}
         store.finish(row.key, str(row.worker), cost | {"versions": {"torch": "2.13"}})

@@ -16,6 +16,7 @@ import pytest
 from lengthwise.analysis import findings
 from lengthwise.config import ConfigError
 from lengthwise.exchange.bundle import DATABASE, SUMS, export_bundle, opened_bundle
+from lengthwise.measurements import Table
 from lengthwise.report import render
 from lengthwise.store import Store, StoreError, open_results, open_store, worker_name
 from lengthwise.store.transfer import TABLES
@@ -48,7 +49,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, by
             "gradient_norm": math.nan,
             "tokens_per_second": 9e3,
         }
-        store.add_curve(runs[0]["key"], [point])
+        store.add_answer(runs[0]["key"], "further", {}, Table.from_rows([point]).to_data(), {})
         export_bundle(store, "made", folder / "made.zip")
         yield store, (folder / "made.zip").read_bytes()
 
@@ -104,7 +105,7 @@ def test_the_other_store_has_the_same_rows_and_the_same_page(
         added = imported(bundle, other)
         assert added == {name: len(rows) for name, rows in dump(store).items()} | {"weights": 0}
         assert dump(other) == dump(store), "with the times"
-        assert any(row["loss"] == math.inf and row["gradient_norm"] is None for row in dump(other)["curve"])
+        assert any('"loss":["inf"]' in row["rows"] for row in dump(other)["answers"])
         assert render(findings(other, "made")) == render(findings(store, "made"))
         assert set(imported(bundle, other).values()) == {0}, "the second time, nothing is new"
         assert dump(other) == dump(store)
@@ -130,7 +131,7 @@ def _fill_lineage(store: Store) -> None:
     fill(store, "made", seeds=1, labels=("ALiBi",), parent=second["key"])
     key = store.runs("made")[0].key
     (against,) = fill(store, "compared", seeds=1, labels=("T5",))
-    store.add_answer(key, {"measurement": "own", "against": against["key"]}, {"value": [1.0]}, {})
+    store.add_answer(key, "own", {"against": against["key"]}, {"value": [1.0]}, {})
 
 
 def test_training_goes_to_runs_that_are_not_finished_here(store: Store, bundle: Path, where: str) -> None:
@@ -152,7 +153,7 @@ def test_training_goes_to_runs_that_are_not_finished_here(store: Store, bundle: 
         assert other.progress("mine") == {"pending": 5, "running": 1, "done": 0, "failed": 0}
         other.release(living.key, str(living.worker))
         added = imported(bundle, other)
-        assert (added["runs"], added["scores"]) == (0, 18)
+        assert (added["runs"], added["answers"]) == (0, 31)
         assert other.progress("mine")["done"] == 6
         ours = {run.key: run.created for run in other.runs("mine")}
         assert other.runs("made")[0].finished == store.runs("made")[0].finished
@@ -164,22 +165,23 @@ def test_other_results_are_refused_and_equal_ones_stay(store: Store, bundle: Pat
     with open_store(where) as other:
         other.add_study("mine", evaluation={}, runs=runs)
         asked = runs[0]["asked"][0]
-        other.add_scores(runs[0]["key"], [score_data(runs[0], asked, 1.0, seconds=9.0)])
-        other.add_answer(runs[0]["key"], {"measurement": "own", "length": 8}, {"value": [0.75]}, {})
-        with pytest.raises(StoreError, match=r"own.*has other results for it \(rows is .*0.75.* here and .*0.5"):
+        other.add_answers(runs[0]["key"], [score_data(asked, 1.0, facts={"seconds": 9.0})])
+        other.add_answer(runs[0]["key"], "own", {"length": 8}, {"value": [0.75]}, {})
+        with pytest.raises(StoreError, match=r"own.*has other results for it \(value is .*0.75.* here and .*0.5"):
             imported(bundle, other)
         assert [study.name for study in other.studies()] == ["mine"]
         assert len(other.scores([runs[0]["key"]])) == 1
         other.drop([runs[0]["key"]])
         other.add_study("mine", evaluation={}, runs=runs)
-        other.add_scores(runs[0]["key"], [score_data(runs[0], asked, 1.0, seconds=9.0)])
-        assert imported(bundle, other)["scores"] == 17
-        assert next(iter(other.scores([runs[0]["key"]]))).seconds == 9.0
+        other.add_answers(runs[0]["key"], [score_data(asked, 1.0, facts={"seconds": 9.0})])
+        assert imported(bundle, other)["answers"] == 30
+        assert other.answers([runs[0]["key"]], "scores")[0].facts == {"seconds": 9.0}
     with open_results(bundle.parent / "third") as third:
         third.add_study("mine", evaluation={}, runs=runs)
-        third.add_scores(runs[0]["key"], [score_data(runs[0], asked, 0.5)])
+        third.add_answers(runs[0]["key"], [score_data(asked, 0.5)])
         with pytest.raises(
-            StoreError, match=r'"length":8.*other results for it \(mean is 0.5 here and 1.0 in the bundle\)'
+            StoreError,
+            match=r'scores.*"length":8.*other results for it \(mean is \[0.5\] here and \[1.0\] in the bundle\)',
         ):
             imported(bundle, third)
         assert third.scores([runs[0]["key"]])[0].mean == 0.5
@@ -199,7 +201,7 @@ def test_the_newer_list_of_runs_wins(bundle: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["runs", "scores", "curve"])
+@pytest.mark.parametrize("table", ["runs", "answers"])
 def test_a_kill_leaves_the_store_as_it_was(bundle: Path, where: str, tmp_path: Path, table: str) -> None:
     program = (
         "import os, signal, sys\n"
@@ -271,7 +273,7 @@ def test_weights_go_away_if_the_rows_are_refused(trained: tuple[Store, Path], tm
     runs = [run_data("NoPE", 0)]
     with open_results(tmp_path / "other") as other:
         other.add_study("mine", evaluation={}, runs=runs)
-        other.add_scores(runs[0]["key"], [score_data(runs[0], runs[0]["asked"][0], 0.5)])
+        other.add_answers(runs[0]["key"], [score_data(runs[0]["asked"][0], 0.5)])
         with pytest.raises(StoreError, match="other results for it"):
             imported(trained[1], other)
         assert weights_of(other) == {}

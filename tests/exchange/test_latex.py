@@ -77,12 +77,7 @@ def test_many_lengths_are_in_several_tables(store: Store, made: Fill) -> None:
     asked = [{"length": n, "examples": 256, "seed": 0} for n in lengths]
     runs = made(store, done=False, asked=asked)
     for run in runs:
-        scores = [
-            {"asked": a, "length": a["length"], "metric": "exact match", "better": "higher", "n": 256, "mean": 0.9}
-            | {"standard_error": 0.03, "out_of_distribution": a["length"] > 8, "seconds": 1.0}
-            for a in asked
-        ]
-        store.add_scores(run["key"], scores)
+        store.add_answers(run["key"], [score_data(question, 0.9) for question in asked])
     text = table_of(store)
     heads = [row.split(" & ") for row in re.findall(r"encoding & (.*) \\\\", text)]
     assert [int(n) for row in heads for n in row] == list(lengths)
@@ -103,7 +98,7 @@ def test_rows(store: Store, made: Fill) -> None:
     """A bracket at the beginning of a row would be an option of the row before. Encodings without a score have no row."""
     runs = made(store, done=False, labels=("NoPE", "[3pt]", "RoPE"))
     for run in runs[:6]:
-        store.add_scores(run["key"], [score_data(run, asked, 0.5) for asked in run["asked"]])
+        store.add_answers(run["key"], [score_data(asked, 0.5) for asked in run["asked"]])
     text = table_of(store)
     assert "\n{[3pt]} & 0.500" in text and "RoPE" not in text
 

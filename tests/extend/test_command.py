@@ -58,7 +58,7 @@ def losses(answer: Any, method: str, length: int) -> list[float]:
 
 def changes_of(path: str) -> list[Any]:
     """The changes of the cross-entropy by method and length."""
-    shown = Retention().derive(read(Path(path) / "retention.jsonl").table)
+    shown = Retention().derive(read(Path(path) / "retention.jsonl").table, {})
     return [row for row in shown if row.get("change") is not None]
 
 

@@ -16,6 +16,7 @@ from lengthwise.analysis.statistics import statistics_of
 from lengthwise.store import open_store
 from lengthwise.studies import load
 from tests.frozen.comparison import load as load_record
+from tests.made_answers import score_answer
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 STUDIES = (
@@ -45,21 +46,17 @@ def analyzed(name: str, folder: Path) -> Findings:
     with open_store(folder) as store:
         store.add_study(runs=study.rows(), **study.metadata())
         for run in study.rows():
-            rows = [
-                {
-                    "asked": score["asked"],
-                    "length": score["length"],
-                    "metric": run["metric"],
-                    "better": run["better"],
-                    "n": score["n"],
-                    "mean": math.nan if score["mean"] is None else score["mean"],
-                    "standard_error": math.nan if score["standard_error"] is None else score["standard_error"],
-                    "out_of_distribution": score["length"] > run["train_length"],
-                    "seconds": 0.0,
-                }
-                for score in scores.pop((run["label"], run["task"], run["seed"]))
+            own = scores.pop((run["label"], run["task"], run["seed"]))
+            answers = [
+                score_answer(
+                    score["asked"],
+                    math.nan if score["mean"] is None else score["mean"],
+                    score["n"],
+                    score["standard_error"],
+                )
+                for score in own
             ]
-            store.add_scores(run["key"], rows)
+            store.add_answers(run["key"], answers)
         assert not scores, "rows of runs that the study does not have"
         return findings(store, study.name)
 

@@ -101,9 +101,11 @@ def rows_of(name: str, folder: Path) -> Rows:
     study = STUDIES[name](folder)
     execute(study, folder / "results", executor=Inline())
     rows: Rows = {}
-    for kind, columns in (("scores", ("mean", "standard_error", "n")), ("curves", ("loss", "gradient_norm", "step"))):
+    for kind, columns in (("scores", ("mean", "standard_error", "n")), ("training", ("loss", "gradient_norm", "step"))):
         file = folder / f"{kind}.csv"
-        assert main(["export", kind, study.name, "--out", str(file), "--results", str(folder / "results")]) == 0
+        assert (
+            main(["export", "answers", study.name, kind, "--out", str(file), "--results", str(folder / "results")]) == 0
+        )
         with file.open(newline="", encoding="utf-8") as lines:
             for row in csv.DictReader(lines):
                 run = f"{row['key']} {row['label']}, {row['task']}, seed {row['seed']}"

@@ -360,7 +360,7 @@ def test_an_untested_version_of_transformers_has_one_warning(monkeypatch: pytest
         model_of("llama") for _ in range(2)
     ]  # transformers replaces its own module when it imports the first model
     monkeypatch.setattr("transformers.__version__", "6.1.0")
-    monkeypatch.setattr("lengthwise.transformers_versions._given", set())
+    monkeypatch.setattr("lengthwise.transformers_versions._issued", set())
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         for model in models:

@@ -45,9 +45,9 @@ def test_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = math.fsum(map(math.log, range(1, tokens + 1))) / tokens
     assert table.grid("entropy", "layer", "head") == [[pytest.approx(expected, rel=1e-5)] * 2] * 2
     assert sum(shares) == pytest.approx(1)
-    question = {"measurement": "entropy"} | options.to_data()
-    stored: Any = SimpleNamespace(key="a", question=question, rows=table.to_data(), facts={}, created=1.0)
-    runs: Any = {"a": SimpleNamespace(key="a", label="NoPE", seed=0)}
+    about = {"key": "a", "measurement": "entropy", "question": options.to_data()}
+    stored: Any = SimpleNamespace(**about, rows=table.to_data(), facts={}, created=1.0)
+    runs: Any = {"a": SimpleNamespace(key="a", label="NoPE", seed=0, config={}, train_length=4)}
     ((summary,),) = summaries([stored], {"a": "NoPE"}, runs).values()
     of_task: Any = SimpleNamespace(title="Copy", metric=EXACT_MATCH, metric_label="exact match", unit="symbols")
     page = section(summary, of_task, looks(["NoPE"]))

@@ -35,7 +35,7 @@ class Walk(Measurement):
     Options = WalkOptions
     columns = (
         key("encoding"),
-        key("length"),
+        key("length", whole=True),
         key("round"),
         value("minutes", unit="minutes"),
         note("reason"),
@@ -148,7 +148,18 @@ def test_another_process_cannot_write_the_same_file(tmp_path: Path) -> None:
         ('"minutes": 5.0', '"minutes": "5"', "line 2: minutes must be a number"),
         ('"minutes": 5.0', '"minutes": NaN', "line 2: .*finite"),
         ('"minutes": 5.1', '"hours": 5.1', "line 3: walk has no column 'hours'"),
-        ('"length": 5, "round": 1', '"length": [5], "round": 1', "line 3: length must be a text or a number"),
+        ('"length": 5, "round": 1', '"length": [5], "round": 1', "line 3: length must be a whole number"),
+        (
+            '"length": 5, "round": 1',
+            '"length": "5", "round": 1',
+            "line 3: length must be a whole number of at least 0, got '5'",
+        ),
+        (
+            '"length": 5, "round": 1',
+            '"length": -5, "round": 1',
+            "line 3: length must be a whole number of at least 0, got '-5'",
+        ),
+        ('"round": 1', '"round": [1]', "line 3: round must be a text or a number"),
         ('{"encoding": "NoPE", "length": 5, "round": 1', '{"encoding": ', "line 3: it is not JSON"),
         ('{"encoding": "NoPE", "length": 5, "round": 1, "minutes": 5.1}', "[]", "line 3: it is not a JSON object"),
     ],
@@ -161,6 +172,13 @@ def test_a_foreign_or_damaged_file_has_one_clear_line(tmp_path: Path, old: str, 
     with pytest.raises(ConfigError, match=problem) as error:
         read(path)
     assert "\n" not in str(error.value)
+
+
+def test_an_answer_of_another_measurement_has_one_clear_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "walk.jsonl", *ROWS[:2])
+    assert read(path, "walk").rows == list(ROWS[:2])
+    with pytest.raises(ConfigError, match="is an answer of walk; name a file of lengthwise bench"):
+        read(path, "speed")
 
 
 def test_an_absent_or_empty_file_has_one_clear_line(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_the_stored_result():
         [distance for distance, _ in by_hand], rel=1e-5
     )
     assert found.grid("variation", "head", layer=1) == pytest.approx([spread for _, spread in by_hand], rel=1e-5)
-    shown = LearnedBias().derive(found)
+    shown = LearnedBias().derive(found, {})
     assert [shown.combined(kind, (), {}, "sum")[()] for kind in KINDS] == [4, 0, 0, 0]
     assert shown.grid("relative", "distance", layer=1, head=1) == pytest.approx(expected[0], rel=1e-5)
 

@@ -18,7 +18,10 @@ from lengthwise.report.measurements import MAX_CHARTS, section
 from lengthwise.report.palette import looks
 
 LABELS = {"a0": "NoPE", "a1": "NoPE", "b0": "FIRE"}
-RUNS: Any = {key: SimpleNamespace(key=key, label=label, seed=int(key[1])) for key, label in LABELS.items()}
+RUNS: Any = {
+    key: SimpleNamespace(key=key, label=label, seed=int(key[1]), config={}, train_length=6)
+    for key, label in LABELS.items()
+}
 TASK: Any = SimpleNamespace(title="Copy", metric=EXACT_MATCH, metric_label="exact match", unit="symbols")
 
 
@@ -27,7 +30,7 @@ def row(key: str, name: str, rows: Any, created: float = 1.0, **asked: Any) -> A
     options = MEASUREMENTS[name].Options.with_defaults(6, **asked).to_data()
     data = Table.from_rows(rows).to_data()
     return SimpleNamespace(
-        key=key, question={"measurement": name} | options, rows=data, facts={"device": "cpu"}, created=created
+        key=key, measurement=name, question=options, rows=data, facts={"device": "cpu"}, created=created
     )
 
 
@@ -388,7 +391,7 @@ def test_only_what_was_asked_alike_is_put_together() -> None:
     rows = [row(key, "recency", recency([0.1], [0.1]), seed=n) for n, key in enumerate(("a0", "b0", "other"))]
     assert [[s.label for s in group.series] for group in found_of(*rows)] == [["NoPE"], ["FIRE"]]
     assert summaries([], LABELS, RUNS) == {}
-    unknown = SimpleNamespace(key="a0", question={"measurement": "of a later version"}, rows={}, facts={}, created=1.0)
+    unknown = SimpleNamespace(key="a0", measurement="of a later version", question={}, rows={}, facts={}, created=1.0)
     assert summaries([unknown], LABELS, RUNS) == {}
 
 

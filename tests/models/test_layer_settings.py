@@ -325,7 +325,7 @@ def test_parts_are_shared_as_in_the_source_of_each():
     net = model("t5(temperature=ssmax,sinks=true)", layers=3)
     names = [type(module).__name__ for module in net.encodings]
     assert names == ["T5", "SSMax", "Sinks", "SSMax", "Sinks", "SSMax", "Sinks"]
-    assert net.parts_of_layer == [(0, 1, 2), (0, 3, 4), (0, 5, 6)]
+    assert net.module_indices == [(0, 1, 2), (0, 3, 4), (0, 5, 6)]
     assert net.encoding_of_layer == [0, 0, 0]
     shared = model("t5(temperature=ssmax,sinks=true)", layers=3, share_encoding=True)
     assert len(shared.encodings) == 3
@@ -400,4 +400,4 @@ def test_the_patterns_of_the_page_can_be_read():
     patterns = re.findall(r"^\| [^|`]+ \| `([^`]+)` \|", page.partition("## Patterns of models")[2], flags=re.M)
     assert len(patterns) == 10
     for text in patterns:
-        assert any(layer.layer.given for layer in ENCODINGS.parse(text).layers) or "nope" in text
+        assert any(layer.layer.non_defaults for layer in ENCODINGS.parse(text).layers) or "nope" in text

@@ -13,7 +13,9 @@ from lengthwise import cache_folder, native
 from lengthwise.native import building, library
 from lengthwise.native.building import CannotBuild
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from lengthwise.encodings.fire import _Tables
 from lengthwise.native import segments
 from lengthwise.span import Span
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no library here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no library here: {native.unsupported_reason()}"
+)
 
 
 def bidirectional(make, monkeypatch):

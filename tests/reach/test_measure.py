@@ -67,7 +67,7 @@ def lengths(rows: Rows) -> set[int]:
 
 def effective(rows: Rows, task: str, method: str = "own") -> str:
     """The effective length with its interval, as the page shows it."""
-    shown = Reach().derive(Table.from_rows(rows))
+    shown = Reach().derive(Table.from_rows(rows), {})
     return next(
         row["effective"] for row in shown if (row["method"], row["task"]) == (method, task) and row["effective"]
     )
@@ -231,7 +231,7 @@ def test_a_length_without_memory_is_reported_and_the_rest_is_kept(
     monkeypatch.undo()
     again = measured(tmp_path, remembering(tmp_path, 300), tasks=("text", "needle"), rows=rows)  # with more memory
     assert not reasons(again) and lengths(again) == {512, 1024}
-    shown = Reach().derive(Table.from_rows([*rows, *again]))
+    shown = Reach().derive(Table.from_rows([*rows, *again]), {})
     assert not any(row.get("not_reached") for row in shown), "the reasons are outdated"
 
 
@@ -349,7 +349,7 @@ def test_answers_at_several_depths_are_no_further_examples() -> None:
     """An example has the same text and names at every depth, so three examples at two depths are three."""
     once = rows_of("needle", {256: (1.0, 1.0, 0.0)})
     twice = [{**once[0], "depth": 0.0}, {**once[0], "depth": 1.0}]
-    (row,) = (row for row in Reach().derive(Table.from_rows(twice)) if row["depth"] is None and row["correct"])
+    (row,) = (row for row in Reach().derive(Table.from_rows(twice), {}) if row["depth"] is None and row["correct"])
     assert (row["correct"], row["n"]) == (pytest.approx(2 / 3), 3)
     assert effective(once, "needle") == effective(twice, "needle")
 

@@ -4,12 +4,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from lengthwise.measurements import MEASUREMENTS, PROBES, Table
+from lengthwise.measurements import MEASUREMENTS, Table
 from lengthwise.measurements.development import development_rows
 from lengthwise.measurements.logit_parts import PARTS
 from lengthwise.store.rows import AnswerRow, RunRow
+from lengthwise.values import SCORES
 
-OF_RUNS = [*PROBES, "development", "lengths"]  # the others are about models or programs, in files
+IN_FILES = ("reach", "retention", "speed")  # measurements of models and programs
+OF_RUNS = [name for name in MEASUREMENTS if name not in (SCORES, *IN_FILES)]
 LAYERS, HEADS, BINS = 6, 2, 20
 FACTS = {"versions": {"torch": "2.13.0+cpu"}, "device": "cpu (a fast one)"}
 WHERE = ("begin", "middle", "end")
@@ -23,9 +25,10 @@ def answers_of(runs: list[RunRow], *names: str, quantity: str = "L") -> list[Ans
     for run in runs:
         for name in names or OF_RUNS:
             for asked in _questions(name, run, references):
-                question = {"measurement": name} | asked
                 rows = Table.from_rows(_rows(name, run, chance, quantity)).to_data()
-                found.append(AnswerRow(key=run.key, question=question, rows=rows, facts=FACTS, created=1.0))
+                found.append(
+                    AnswerRow(key=run.key, measurement=name, question=asked, rows=rows, facts=FACTS, created=1.0)
+                )
     return found
 
 
@@ -36,8 +39,10 @@ def _questions(name: str, run: RunRow, references: dict[int, RunRow]) -> Iterato
         for length in (20, 40):
             options = {"against": other.key, "length": length, "examples": 10, "seed": 0}
             yield options | {"variant": "jensen-shannon"}
-    elif name in ("development", "lengths"):
+    elif name in ("development", "training", "lengths"):
         yield {"field": "input"} if name == "lengths" else {}
+    elif name in ("further-scores", "position-scores"):
+        yield from run.asked
     else:
         yield MEASUREMENTS[name].Options.with_defaults(50, length=40 if name == "attended-distance" else None).to_data()
 
@@ -74,7 +79,27 @@ def _rows(name: str, run: RunRow, chance: random.Random, quantity: str) -> Any:
     if name == "development":
         values = [[512.0 + step * (run.seed + 1)] for step in range(4)]
         threshold = {"name": quantity, "layers": [1], "shape": [], "entries": [], "values": values}
-        return development_rows({"steps": [0, 200, 400, 600], "quantities": [threshold]})
+        entries = [[0.1 * step * n for n in range(HEADS * 3)] for step in range(4)]
+        table = {
+            "name": "bias of bucket",
+            "layers": [1],
+            "shape": [HEADS, 3],
+            "entries": ["0", "1", "2"],
+            "values": entries,
+        }
+        return development_rows({"steps": [0, 200, 400, 600], "quantities": [threshold, table]})
+    if name == "training":
+        return [
+            {"step": step, "loss": loss, "learning_rate": 1e-3}
+            for step, loss in ((200, 2.0), (400, 1.0 + run.seed), (600, near(0.5)))
+        ]
+    if name == "position-scores":
+        ends = ((0, 0), (1, 1), (2, 3), (4, 7))
+        return [{"first": first, "last": last, "mean": near(0.5), "n": 64 * (last - first + 1)} for first, last in ends]
+    if name == "further-scores":
+        shares = {"output": near(0.5), "unreadable": near(0.25)}
+        sample = {"problem": "unreadable", "question": "a <b> c", "generated": "a & " * 20}
+        return [*({"name": name, "mean": mean, "n": 64} for name, mean in shares.items()), sample]
     if name == "position-shift":
         about = {"score_error": 0.01, "difference_error": 0.001, "max_length": None, "n": 10}
         exact = run.label == "NoPE"

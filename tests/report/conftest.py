@@ -10,6 +10,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.store.rows import RunRow, ScoreRow, StudyRow
+from tests.made_answers import score_answer, stored
 
 ENCODINGS = ("NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "KerpleLog", "FIRE")
 
@@ -80,22 +81,11 @@ def run_row(**changes: Any) -> RunRow:
     return RunRow(**{**row, **changes})
 
 
-def score_row(run: RunRow, length: int, mean: float, standard_error: float = 0.01, n: int = 512) -> ScoreRow:
+def score_row(
+    run: RunRow, length: int, mean: float, standard_error: float = 0.01, n: int = 512, **cells: Any
+) -> ScoreRow:
     asked = next(a for a in run.asked if a["length"] == length)
-    return ScoreRow(
-        key=run.key,
-        asked=asked,
-        length=length,
-        metric=run.metric,
-        better=run.better,
-        n=n,
-        mean=mean,
-        standard_error=standard_error,
-        out_of_distribution=length > run.train_length,
-        seconds=0.4,
-        facts={},
-        created=1.7e9,
-    )
+    return ScoreRow.of(stored(run.key, score_answer(asked, mean, n, standard_error, **cells)))
 
 
 def study_row(**changes: Any) -> StudyRow:

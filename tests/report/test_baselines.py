@@ -38,8 +38,7 @@ def study(make_row: Make, make_score: Make, make_study: Make) -> Findings:
                     for n, name in enumerate(NAMES)
                 ]
                 groups = [mean - 0.1, mean + 0.1] * 4
-                score = make_score(run, length, mean)
-                scores.append(dataclasses.replace(score, facts={"details": {"groups": groups, "baselines": beside}}))
+                scores.append(make_score(run, length, mean, groups=groups, baselines=beside))
     return from_rows([make_study()], runs, scores)
 
 

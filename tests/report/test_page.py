@@ -17,6 +17,7 @@ import pytest
 from lengthwise.analysis import Findings, findings, from_rows
 from lengthwise.report import ReportError, bundle, page, provenance, render, write
 from lengthwise.store import open_store, worker_name
+from tests.made_answers import score_answer
 from tests.report.charts_of import charts_of
 
 Make = Callable[..., Any]
@@ -148,25 +149,21 @@ def test_best_is_bold_and_what_is_not_apart_is_tinted(quickstart: Findings) -> N
     assert cells["Sinusoidal"] == [""] * 4
 
 
-def beside(**scores: float) -> dict[str, Any]:
+def beside(**scores: float) -> list[dict[str, Any]]:
     """What the store has beside a score: baselines, all floors but the trigram."""
-    return {
-        "details": {
-            "baselines": [{"name": name, "score": value, "floor": name != "trigram"} for name, value in scores.items()]
-        }
-    }
+    return [{"name": name, "score": value, "floor": name != "trigram"} for name, value in scores.items()]
 
 
 def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
     """Seven times 0.000: no bold and no tint, while the column beside it has its best."""
     runs, scores = make_rows()
-    level = [dataclasses.replace(s, mean=0.0) if (s.metric, s.length) == ("exact match", 160) else s for s in scores]
+    level = [s._replace(mean=0.0) if s.asked["length"] == 160 else s for s in scores]
     task = from_rows([], runs, level).tasks[1]
     kinds = [[page.cell_of(s.point_at(n), task.best(n))["kind"] for s in task.series] for n in (80, 160)]
     assert kinds[0].count("best") == 1
     assert kinds[1] == [""] * 7
-    wrong = [dataclasses.replace(s, mean=0.0) if s.metric == "exact match" else s for s in scores]
-    text = render(from_rows([], [r for r in runs if r.task == "Copy"], [s for s in wrong if s.metric == "exact match"]))
+    wrong = [s._replace(mean=0.0) if "examples" in s.asked else s for s in scores]
+    text = render(from_rows([], [r for r in runs if r.task == "Copy"], [s for s in wrong if "examples" in s.asked]))
     assert '<td class="best' not in text, "neither in the table of lengths nor in the one over all of them"
     assert text.count("<small>not learned</small>") == 14
 
@@ -174,7 +171,7 @@ def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     runs, scores = make_rows()
     floors = beside(uniform=5.545, unigram=3.15, bigram=1.80, trigram=1.0)
-    text = [dataclasses.replace(s, facts=floors) if s.metric == "cross-entropy" else s for s in scores]
+    text = [s._replace(baselines=floors) if "tokens" in s.asked else s for s in scores]
     found = from_rows([], runs, text)
     task = found.tasks[0]
     assert page.cell_of(task.series[1].point_at(128), task.best(128))["kind"] == "", (
@@ -208,7 +205,7 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
     assert buttons_and_caption(two) == (["all", "most"], "all scores or most of the scores")
     some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
     floors = beside(uniform=5.545, unigram=3.15, bigram=2.444, trigram=1.9)
-    one = from_rows([], runs, [dataclasses.replace(make_score(*p), facts=floors) for p in some])
+    one = from_rows([], runs, [make_score(*p, baselines=floors) for p in some])
     assert buttons_and_caption(one) == (
         ["all", "encodings"],
         "all scores and baselines or the encodings without the baselines",
@@ -318,17 +315,16 @@ def test_a_report_needs_no_torch() -> None:
 def test_a_store_of_870_runs_is_reported_in_time(tmp_path: Path, make_rows: Make) -> None:
     """Time of this process, so that others on the machine do not count; the script is there already, as usual."""
     names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
-    wanted = ("asked", "length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution", "seconds")
     runs, scores = make_rows(seeds=62)
     with open_store(tmp_path) as store:
         store.add_study("large", evaluation={}, runs=[{n: getattr(r, n) for n in names} for r in runs])
         answers: dict[str, list[Any]] = {}
         for s in scores:
-            answers.setdefault(s.key, []).append({n: getattr(s, n) for n in wanted})
+            answers.setdefault(s.key, []).append(score_answer(s.asked, s.mean, s.n, s.standard_error))
         worker = worker_name()
         for run in runs:
             assert store.claim("large", worker) is not None
-            store.add_scores(run.key, answers[run.key], worker=worker)
+            store.add_answers(run.key, answers[run.key], worker=worker)
             store.finish(run.key, worker, run.facts)
     bundle.script()
     started = time.process_time()
@@ -345,9 +341,7 @@ def test_intervals_over_prompts_are_said_where_there_are_some(make_rows: Make, m
     runs, scores = make_rows(3, ("NoPE", "FIRE"))
     said = "the variation of the prompts comes from 1,000 bootstrap resamples"
     assert said not in render(from_rows([make_study()], runs, scores))
-    grouped = [
-        dataclasses.replace(s, facts={"details": {"groups": [s.mean - 0.01, s.mean + 0.01] * 4}}) for s in scores
-    ]
+    grouped = [s._replace(groups=[s.mean - 0.01, s.mean + 0.01] * 4) for s in scores]
     page = render(from_rows([make_study()], runs, grouped))
     assert said in page
     assert "paired by seed (and by group of prompts, where groups were stored)" in page

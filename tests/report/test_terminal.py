@@ -69,10 +69,7 @@ def test_a_note_that_is_not_shown_is_counted(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> None:
     runs, scores = make_rows()
     beside = [{"name": "bigram", "score": 1.85, "floor": True}]
-    floors = [
-        dataclasses.replace(s, facts={"details": {"baselines": beside}}) if s.metric == "cross-entropy" else s
-        for s in scores
-    ]
+    floors = [s._replace(baselines=beside) if "tokens" in s.asked else s for s in scores]
     text = printed(from_rows([make_study()], runs, floors))
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("(not learned)") == 2, "NoPE (1.871) and Sinusoidal (1.902) on text"

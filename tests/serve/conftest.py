@@ -11,6 +11,7 @@ from lengthwise.serve import snapshots
 from lengthwise.serve.app import application
 from lengthwise.serve.snapshots import Watcher
 from lengthwise.store import Store, open_results, worker_name
+from tests.made_answers import score_answer, training_answer
 
 WORKER = worker_name()
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
@@ -57,21 +58,15 @@ def finish(store: Store, study: str, mean: float = 0.75) -> str:
     """Train the next run of a study."""
     row = store.claim(study, WORKER)
     assert row is not None
-    store.add_curve(row.key, curve(STEPS), worker=WORKER)
     store.heartbeat(row.key, WORKER, STEPS, STEPS)
-    rest = {"metric": row.metric, "better": row.better, "n": 256, "standard_error": 0.02, "seconds": 0.1}
-    scores = [
-        {"asked": asked, "length": asked["length"], "mean": mean / (1 + n), "out_of_distribution": n > 0, **rest}
-        for n, asked in enumerate(row.asked)
-    ]
-    store.add_scores(row.key, scores, worker=WORKER)
+    scores = [score_answer(asked, mean / (1 + n), standard_error=0.02) for n, asked in enumerate(row.asked)]
+    store.add_answers(row.key, [training_answer(curve(STEPS)), *scores], worker=WORKER)
     store.finish(row.key, WORKER, {"seconds": 60.0, "versions": {"torch": f"2.{row.seed}"}, "backend": "fused"})
     return row.key
 
 
 def advance(store: Store, run: str, step: int) -> None:
-    """Report a step of a run that is training, and its loss."""
-    store.add_curve(run, curve(step), worker=WORKER)
+    """Report a step of a run that is training."""
     store.heartbeat(run, WORKER, step, STEPS)
 
 

@@ -51,22 +51,23 @@ def show(page: Any, address: str) -> None:
 
 @pytest.mark.medium
 def test_progress_and_curves_change_without_reloading(page: Any, address: str, store: Store) -> None:
-    running = key(1, 3)
+    trained, running, waiting = key(1, 0), key(1, 3), key(1, 4)
     show(page, f"{address}/study?name=first")
     page.evaluate("window.same = true")
-    page.check(f"#run-{running} .choose")
+    page.check(f"#run-{trained} .choose")
+    page.check(f"#run-{waiting} .choose")
     page.wait_for_selector("#plot-curves svg path")
-    assert page.url == f"{address}/study?name=first&runs={running}"
+    assert page.url == f"{address}/study?name=first&runs={trained},{waiting}"
     assert "step 100 of 1,000" in page.inner_text("#progress")
     drawn = page.locator("#plot-curves svg").inner_html()
 
     advance(store, running, 400)
     page.wait_for_selector("#progress:has-text('step 400 of 1,000')")
+    assert finish(store, "first") == waiting
+    page.wait_for_selector("#progress:has-text('3 done')")
     page.wait_for_function("old => document.querySelector('#plot-curves svg')?.innerHTML !== old", arg=drawn)
     assert page.locator("#plot-curves svg").count() == 1
-    assert page.is_checked(f"#run-{running} .choose")
-    assert finish(store, "first") == key(1, 4)
-    page.wait_for_selector("#progress:has-text('3 done')")
+    assert page.is_checked(f"#run-{trained} .choose") and page.is_checked(f"#run-{waiting} .choose")
     page.wait_for_selector(f"#run-{key(1, 4)}:has-text('0.375')")
     assert page.evaluate("window.same") is True
     assert page.documents == []

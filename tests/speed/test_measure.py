@@ -45,7 +45,7 @@ def rounds_of(rows: list[Row]) -> dict[tuple[str, int], int]:
     """Return the number of rounds of each encoding at each length that count."""
     shown = [
         (row["encoding"], row["length"])
-        for row in Speed().derive(Table.from_rows(rows))
+        for row in Speed().derive(Table.from_rows(rows), {})
         if row.get("round") is not None
     ]
     return {cell: shown.count(cell) for cell in dict.fromkeys(shown)}
@@ -81,7 +81,7 @@ def test_ratios_are_those_of_the_same_round() -> None:
         for n in range(3)
     ]
     rows += [{"encoding": name, "length": 4, "memory": size} for name, size in (("NoPE", 10.0), ("RoPE", 15.0))]
-    for row in Speed().derive(Table.from_rows(rows)):
+    for row in Speed().derive(Table.from_rows(rows), {}):
         factor = 1.0 if row["encoding"] == "NoPE" else 1.5
         ratios = [row[f"{name}_ratio"] for name in ("forward", "training", "memory")]
         assert ratios == ([factor, factor, None] if row["memory"] is None else [None, None, factor])

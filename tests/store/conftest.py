@@ -8,6 +8,7 @@ from sqlalchemy import create_engine, text
 
 from lengthwise.store import Store, open_store
 from lengthwise.store.schema import tables
+from tests.made_answers import score_answer, training_answer
 from tests.postgres_server import needs_postgres, postgres
 
 __all__ = ["postgres"]
@@ -73,32 +74,26 @@ def question(length: int) -> dict[str, Any]:
 
 
 def score(length: int, mean: float = 0.5, **change: Any) -> dict[str, Any]:
-    return {
-        "asked": question(length),
-        "length": length,
-        "metric": "exact match",
-        "better": "higher",
-        "n": 256,
-        "mean": mean,
-        "standard_error": 0.01,
-        "out_of_distribution": length > 8,
-        "seconds": 0.25,
-        **change,
-    }
+    return score_answer(change.pop("asked", question(length)), mean, **change)
 
 
 def point(step: int, loss: float = 1.0) -> dict[str, Any]:
     return {"step": step, "loss": loss, "learning_rate": 1e-3, "gradient_norm": 0.5, "tokens_per_second": 9000.0}
 
 
+def curve(*points: dict[str, Any]) -> dict[str, Any]:
+    return training_answer(points)
+
+
 @pytest.fixture
 def make() -> Any:
-    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.point(10)`, `make.question(8)`."""
+    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.curve(make.point(10))`, `make.question(8)`."""
 
     class Make:
         run = staticmethod(run_data)
         score = staticmethod(score)
         point = staticmethod(point)
+        curve = staticmethod(curve)
         question = staticmethod(question)
 
     return Make

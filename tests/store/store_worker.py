@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from lengthwise.store import open_store, worker_name
 
@@ -40,23 +41,23 @@ def main(where: str, log: Path, runs: int, pause: float, hang: bool) -> None:
             write(f"claim {row.key} {os.getpid()} {row.claims}")
             claims += 1
             if hang and claims == 3:
-                store.add_curve(row.key, [curve_point(1, 9.0), curve_point(7, 9.0)], worker=worker)
+                store.add_answers(row.key, [answer("training", {}, step=[1, 7], loss=[9.0, 9.0])], worker=worker)
                 print("holding", row.key, flush=True)
                 time.sleep(999)
             for step in range(3):
                 time.sleep(pause * chance.random())
-                store.add_curve(row.key, [curve_point(step, 1.0)], worker=worker)
                 assert store.heartbeat(row.key, worker, step, 3)
+            store.add_answers(row.key, [answer("training", {}, step=[1, 2], loss=[1.0, 1.0])], worker=worker)
             for question in store.missing(row.key, row.asked):
-                score = {"asked": question, "length": question["length"], "metric": "m", "better": "higher"}
-                score |= {"n": 1, "mean": 0.5, "standard_error": 0.1, "out_of_distribution": False, "seconds": 0.1}
-                store.add_scores(row.key, [score], worker=worker)
+                store.add_answers(
+                    row.key, [answer("scores", question, mean=[0.5], standard_error=[0.1], n=[1])], worker=worker
+                )
             store.finish(row.key, worker, {"pid": os.getpid()})
             write(f"finish {row.key} {os.getpid()}")
 
 
-def curve_point(step: int, loss: float) -> dict[str, float]:
-    return {"step": step, "loss": loss, "learning_rate": 0.1, "gradient_norm": 1.0, "tokens_per_second": 10.0}
+def answer(measurement: str, question: dict[str, Any], **rows: list[Any]) -> dict[str, Any]:
+    return {"measurement": measurement, "question": question, "rows": rows, "facts": {}}
 
 
 if __name__ == "__main__":

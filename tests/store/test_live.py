@@ -41,19 +41,6 @@ def test_runs_by_their_keys(store: Store, make: Any) -> None:
     assert store.runs_of([]) == {}
 
 
-def test_means_at_some_lengths(store: Store, make: Any) -> None:
-    fill(store, make)
-    other = make.question(8) | {"seed": 1}
-    store.add_scores(FIRST, [make.score(8, 0.125) | {"asked": other}])
-    assert store.score_lengths([FIRST, SECOND]) == [8, 16]
-    assert store.score_lengths([SECOND]) == []
-    by_length = {n: [score.mean for score in store.scores([FIRST]) if score.length == n] for n in (8, 16)}
-    found = store.means([FIRST, SECOND], [8, 32])
-    assert set(found) == {(FIRST, 8)}
-    assert sorted(found[FIRST, 8]) == sorted(by_length[8])
-    assert len(by_length[8]) == 2
-
-
 def test_the_fingerprint_changes_with_the_rows(store: Store, make: Any) -> None:
     fill(store, make)
     seen = [store.fingerprint("s"), store.fingerprint("t")]
@@ -61,8 +48,8 @@ def test_the_fingerprint_changes_with_the_rows(store: Store, make: Any) -> None:
     store.heartbeat(SECOND, "elsewhere:1:x", 31, 100)
     seen.append(store.fingerprint("s"))
     assert store.fingerprint("t") == seen[1], "another study"
-    store.add_answer(FIRST, {"measurement": "made-up"}, {}, {})
+    store.add_answer(FIRST, "made-up", {}, {}, {})
     seen.append(store.fingerprint("s"))
-    store.add_scores(FIRST, [make.score(8) | {"asked": make.question(8) | {"seed": 1}}])
+    store.add_answers(FIRST, [make.score(8, asked=make.question(8) | {"seed": 1})])
     seen.append(store.fingerprint("s"))
     assert len({seen[0], *seen[2:]}) == 4

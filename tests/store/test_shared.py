@@ -74,7 +74,7 @@ def test_runs_with_a_new_question_are_claimed_after_untrained_ones(store: Store,
     store.add_study("s", evaluation={}, runs=[make.run(key) for key in KEYS[:3]])
     first = store.claim("s", "elsewhere:1:0-0-0")
     assert first is not None and first.key == KEYS[0]
-    store.add_scores(KEYS[0], [make.score(8), make.score(16)], worker="elsewhere:1:0-0-0")
+    store.add_answers(KEYS[0], [make.score(8), make.score(16)], worker="elsewhere:1:0-0-0")
     store.finish(KEYS[0], "elsewhere:1:0-0-0", {})
     store.add_study("s", evaluation={}, runs=[make.run(key, (8, 16, 32)) for key in KEYS[:3]])
     order = [store.claim("s", f"elsewhere:{n}:0-0-0") for n in range(4)]
@@ -83,7 +83,7 @@ def test_runs_with_a_new_question_are_claimed_after_untrained_ones(store: Store,
     for n, key in enumerate((KEYS[1], KEYS[2])):
         assert store.fail(key, f"elsewhere:{n}:0-0-0", "no")
     assert store.is_unfinished("s")
-    store.add_scores(KEYS[0], [make.score(32)], worker="elsewhere:2:0-0-0")
+    store.add_answers(KEYS[0], [make.score(32)], worker="elsewhere:2:0-0-0")
     store.finish(KEYS[0], "elsewhere:2:0-0-0", {})
     assert not store.is_unfinished("s")
 

@@ -18,13 +18,11 @@ def meddle(store: Store, where: str, make: Any) -> Callable[[], None]:
     """Fill the store. The result deletes all scores by another connection, and changes the runs."""
     store.add_study("s", evaluation={}, runs=[make.run(key, seed=n) for n, key in enumerate(KEYS)])
     for key in KEYS:
-        store.add_scores(key, [make.score(8), make.score(16, 0.25)])
-        store.add_curve(key, [make.point(10)])
+        store.add_answers(key, [make.score(8), make.score(16, 0.25), make.curve(make.point(10))])
 
     def meddle() -> None:
         with open_store(where, timeout=10) as other, other._database.engine.begin() as connection:
-            for table in (schema.scores, schema.curve):
-                connection.execute(delete(table))
+            connection.execute(delete(schema.answers))
             connection.execute(update(schema.runs).values(step=7))
 
     return meddle
@@ -60,7 +58,7 @@ def test_the_rows_of_a_bundle_are_of_one_moment(store: Store, meddle: Callable[[
     with store.study_cells("s") as tables:
         runs = list(tables["runs"])
         meddle()
-        assert (len(runs), len(list(tables["scores"])), len(list(tables["curve"]))) == (3, 6, 3)
+        assert (len(runs), len(list(tables["answers"]))) == (3, 9)
 
 
 def test_a_report_is_of_one_moment(store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +69,6 @@ def test_a_report_is_of_one_moment(store: Store, meddle: Callable[[], None], mon
 
 
 def test_an_export_is_of_one_moment(store: Store, meddle: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = repr(columns.score_columns(store, "s"))
+    expected = repr(columns.answer_columns(store, "s", "scores"))
     monkeypatch.setattr(Store, "runs", after(Store.runs, meddle))
-    assert repr(columns.score_columns(store, "s")) == expected
+    assert repr(columns.answer_columns(store, "s", "scores")) == expected

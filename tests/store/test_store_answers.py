@@ -6,7 +6,8 @@ import pytest
 
 from lengthwise.store import Store, StoreError
 
-ASKED = {"measurement": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
+NAME = "attention-distance"
+ASKED = {"against": "b200000000000000", "length": 8, "examples": 10}
 ASKED |= {"seed": 0, "variant": "jensen-shannon"}
 
 
@@ -22,34 +23,35 @@ def filled(store: Store, make: Any) -> Store:
 
 def test_what_is_stored_comes_back(filled: Store) -> None:
     found = result(0.25, 0.5, none=None)
-    filled.add_answer("a100000000000000", ASKED, found, {"device": "cpu"})
+    filled.add_answer("a100000000000000", NAME, ASKED, found, {"device": "cpu"})
     (row,) = filled.answers(["b200000000000000", "a100000000000000"])
-    assert (row.key, row.question, row.rows, row.facts) == ("a100000000000000", ASKED, found, {"device": "cpu"})
+    assert (row.key, row.measurement) == ("a100000000000000", NAME)
+    assert (row.question, row.rows, row.facts) == (ASKED, found, {"device": "cpu"})
     assert row.created > 1.6e9
-    assert filled.answer("a100000000000000", dict(reversed(ASKED.items()))) == row, (
+    assert filled.answer("a100000000000000", NAME, dict(reversed(ASKED.items()))) == row, (
         "the order of what is asked says nothing"
     )
-    assert filled.answer("a100000000000000", {**ASKED, "length": 16}) is None
-    assert filled.answer("b200000000000000", ASKED) is None
+    assert filled.answer("a100000000000000", NAME, {**ASKED, "length": 16}) is None
+    assert filled.answer("b200000000000000", NAME, ASKED) is None
 
 
 def test_a_question_that_has_an_answer_keeps_it(filled: Store) -> None:
-    filled.add_answer("a100000000000000", ASKED, result(1.0), {})
-    filled.add_answer("a100000000000000", ASKED, result(2.0), {})
-    filled.add_answer("a100000000000000", {**ASKED, "length": 16}, result(3.0), {})
-    assert [row.rows["layers"] for row in filled.answers(["a100000000000000"])] == [[3.0], [1.0]]
+    filled.add_answer("a100000000000000", NAME, ASKED, result(1.0), {})
+    filled.add_answer("a100000000000000", NAME, ASKED, result(2.0), {})
+    filled.add_answer("a100000000000000", NAME, {**ASKED, "length": 16}, result(3.0), {})
+    assert [row.rows["layers"] for row in filled.answers(["a100000000000000"])] == [[1.0], [3.0]], "by length"
 
 
 def test_a_new_list_of_runs_keeps_them(filled: Store, make: Any) -> None:
-    filled.add_answer("a100000000000000", ASKED, result(0.5), {})
+    filled.add_answer("a100000000000000", NAME, ASKED, result(0.5), {})
     filled.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     assert len(filled.answers(["a100000000000000"])) == 1
 
 
 def test_bad_input(filled: Store) -> None:
     for arguments, words in (
-        (("zz", ASKED, result(0.5), {}), "has no run 'zz'"),
-        (("a100000000000000", ASKED, {"layers": [float("inf")]}, {}), "cannot be stored as JSON"),
+        (("zz", NAME, ASKED, result(0.5), {}), "has no run 'zz'"),
+        (("a100000000000000", NAME, ASKED, {"layers": [float("inf")]}, {}), "cannot be stored as JSON"),
     ):
         with pytest.raises(StoreError) as caught:
             filled.add_answer(*arguments)

@@ -12,6 +12,7 @@ import pytest
 from lengthwise.store import ClaimLost, Store, StoreError, claims, open_store, schema, worker_name
 from lengthwise.store.claims import MAX_DEATHS
 from lengthwise.store.workers import is_dead
+from tests.made_answers import losses
 
 FAR = "elsewhere:1:a"
 FAR_TOO = "elsewhere:1:b"
@@ -84,16 +85,16 @@ def test_who_lost_the_claim_cannot_write(
     study: Store, make: Any, silence: Callable[[str, float], None], later: str
 ) -> None:
     claimed(study, FAR)
-    study.add_curve("a100000000000000", [make.point(10, 2.0)], worker=FAR)
+    study.add_answers("a100000000000000", [make.curve(make.point(10, 2.0))], worker=FAR)
     silence("a100000000000000", 61)
     assert claimed(study, FAR_TOO) == "a100000000000000"
-    study.add_curve("a100000000000000", [make.point(10, 2.0), make.point(20, 1.0)], worker=FAR_TOO)
+    study.add_answers("a100000000000000", [make.curve(make.point(10, 2.0), make.point(20, 1.0))], worker=FAR_TOO)
     if later == "finished":
-        study.add_scores("a100000000000000", [make.score(8, 0.5), make.score(16, 0.5)], worker=FAR_TOO)
+        study.add_answers("a100000000000000", [make.score(8, 0.5), make.score(16, 0.5)], worker=FAR_TOO)
         study.finish("a100000000000000", FAR_TOO, {"by": "b"})
     elif later == "released":
         study.release("a100000000000000", FAR_TOO)
-    before = study.run("a100000000000000"), study.scores(["a100000000000000"]), study.curve("a100000000000000")
+    before = study.run("a100000000000000"), study.answers(["a100000000000000"])
 
     assert not study.heartbeat("a100000000000000", FAR, 999, 1000)
     assert not study.release("a100000000000000", FAR)
@@ -101,30 +102,19 @@ def test_who_lost_the_claim_cannot_write(
     with pytest.raises(
         ClaimLost, match=f"run a100000000000000 is (not )?held by .*, so {FAR} cannot write to it; nothing was stored"
     ):
-        study.add_scores("a100000000000000", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR)
+        study.add_answers(
+            "a100000000000000", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR
+        )
     with pytest.raises(ClaimLost):
-        study.add_curve("a100000000000000", [make.point(5, 9.0)], worker=FAR)
+        study.add_answers("a100000000000000", [make.curve(make.point(5, 9.0))], worker=FAR)
     with pytest.raises(ClaimLost):
         study.finish("a100000000000000", FAR, {"by": "a"})
-    assert (
-        study.run("a100000000000000"),
-        study.scores(["a100000000000000"]),
-        study.curve("a100000000000000"),
-    ) == before
-
-
-def test_without_a_worker_s_name_only_a_free_run_takes_results(study: Store, make: Any) -> None:
-    study.add_scores("a100000000000000", [make.score(8)])
-    claimed(study, FAR)
-    with pytest.raises(ClaimLost, match="held by elsewhere:1:a, so this caller cannot write to it"):
-        study.add_scores("a100000000000000", [make.score(16)])
-    with pytest.raises(ClaimLost):
-        study.add_curve("a100000000000000", [make.point(1)])
+    assert (study.run("a100000000000000"), study.answers(["a100000000000000"])) == before
 
 
 def test_a_run_is_not_finished_with_a_question_open(study: Store, make: Any) -> None:
     claimed(study, FAR)
-    study.add_scores("a100000000000000", [make.score(8)], worker=FAR)
+    study.add_answers("a100000000000000", [make.score(8)], worker=FAR)
     with pytest.raises(StoreError, match="run a100000000000000 cannot be finished, because length 16 has no score"):
         study.finish("a100000000000000", FAR, {})
     assert study.run("a100000000000000").status == "running"
@@ -133,7 +123,7 @@ def test_a_run_is_not_finished_with_a_question_open(study: Store, make: Any) -> 
 def test_a_question_that_comes_while_a_run_is_worked_on_is_not_lost(study: Store, make: Any) -> None:
     claimed(study, FAR)
     study.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8, 16, 32))])
-    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.add_answers("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     study.finish("a100000000000000", FAR, {})
     assert study.progress("s")["pending"] == 1
     row = study.claim("s", FAR)
@@ -146,7 +136,7 @@ def test_the_last_moment_before_finish_is_not_lost(
 ) -> None:
     """Killed after the last score and before `finish`: another claims it, has nothing left to answer, and finishes."""
     claimed(study, FAR)
-    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.add_answers("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     silence("a100000000000000", 61)
     row = study.claim("s", FAR_TOO)
     assert row is not None
@@ -229,9 +219,9 @@ def test_threads_share_a_store(store: Store, make: Any) -> None:
         worker, done = f"elsewhere:{number}:w", []
         while (key := claimed(store, worker)) is not None:
             for step in range(3):
-                store.add_curve(key, [make.point(step)], worker=worker)
+                store.add_answers(key, [make.curve(make.point(step))], worker=worker)
                 assert store.heartbeat(key, worker, step, 3)
-            store.add_scores(key, [make.score(8), make.score(16)], worker=worker)
+            store.add_answers(key, [make.score(8), make.score(16)], worker=worker)
             store.finish(key, worker, {})
             done.append(key)
         return done
@@ -253,17 +243,28 @@ def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
 # ---- runs that are dropped --------------------------------------------------------------------------------------
 
 
+def test_a_run_that_is_trained_again_has_the_curve_of_its_last_training(study: Store, make: Any) -> None:
+    key = claimed(study, FAR)
+    assert key is not None
+    study.add_answers(key, [make.score(8), make.score(16), make.curve(make.point(5))], worker=FAR)
+    study.finish(key, FAR, facts={})
+    assert study.reopen([key]) == 1
+    assert [answer.measurement for answer in study.answers([key])] == ["scores"] * 2
+    assert claimed(study, FAR) == key
+    study.add_answers(key, [make.curve(make.point(7))], worker=FAR)
+    assert [step for step, _ in losses(study, key)] == [7]
+
+
 def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
     row = study.claim("s", FAR)
     assert row is not None
-    study.add_curve("a100000000000000", [make.point(5)], worker=FAR)
+    study.add_answers("a100000000000000", [make.curve(make.point(5))], worker=FAR)
     study.fail("a100000000000000", FAR, "out of memory")
-    study.add_answer("a100000000000000", {"measurement": "m"}, {}, {})
+    study.add_answer("a100000000000000", "m", {}, {}, {})
     (dropped,) = study.drop(["a100000000000000"]).runs
     assert (dropped.key, dropped.status, dropped.error) == ("a100000000000000", "failed", "out of memory")
     assert [run.key for run in study.runs("s")] == ["b100000000000000"]
     assert study.progress("s") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
-    assert not study.curve("a100000000000000")
     assert not study.answers(["a100000000000000"])
     study.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
     assert (study.run("a100000000000000").claims, study.run("a100000000000000").status) == (0, "pending"), (
@@ -276,7 +277,7 @@ def test_all_are_dropped_or_none(study: Store, make: Any) -> None:
     assert claimed(study, FAR) == "a100000000000000"
     with pytest.raises(StoreError, match=r"run a1000000 .* is running; .* nothing was deleted"):
         study.drop(["b100000000000000", "a100000000000000"])
-    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.add_answers("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     study.finish("a100000000000000", FAR, {})
     with pytest.raises(StoreError, match="is finished and its results would be lost"):
         study.drop(["b100000000000000", "a100000000000000"])
@@ -296,7 +297,7 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
 ) -> None:
     """A server may still be at it while another worker looks for runs."""
     claimed(study, FAR)
-    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.add_answers("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     silence("a100000000000000", 61)
     seen, claimable = [], claims.claimable
 
@@ -326,7 +327,7 @@ def test_dropping_a_study_keeps_what_is_finished_shared_or_held(store: Store, ma
     store.add_study("s", evaluation={}, runs=[make.run(key) for key in (A, B, C, D)])
     store.add_study("other", evaluation={}, runs=[make.run(C)])
     assert claimed(store, FAR) == A
-    store.add_scores(A, [make.score(8), make.score(16)], worker=FAR)
+    store.add_answers(A, [make.score(8), make.score(16)], worker=FAR)
     store.finish(A, FAR, {})
     assert claimed(store, FAR) == B
     dropped = store.drop_study("s")
@@ -383,7 +384,7 @@ def test_cancelled_runs_are_taken_from_their_workers(study: Store, make: Any) ->
     assert study.cancel(["a100000000000000", "b100000000000000"]) == ["a100000000000000", "b100000000000000"]
     assert not study.heartbeat("a100000000000000", FAR, 5, 10)
     with pytest.raises(ClaimLost):
-        study.add_curve("a100000000000000", [make.point(5)], worker=FAR)
+        study.add_answers("a100000000000000", [make.curve(make.point(5))], worker=FAR)
     assert claimed(study, FAR) is None
     assert not study.is_unfinished("s")
     assert [(row.status, row.error) for row in study.runs("s")] == [("failed", "cancelled")] * 2

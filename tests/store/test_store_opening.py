@@ -31,7 +31,7 @@ def results(tmp_path: Path, make: Any) -> Path:
     folder = tmp_path / "results"
     with open_store(folder) as store:
         store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8,))])
-        store.add_scores("a100000000000000", [make.score(8)])
+        store.add_answers("a100000000000000", [make.score(8)])
     return folder
 
 
@@ -175,10 +175,10 @@ def test_a_link_is_followed(results: Path, tmp_path: Path) -> None:
 
 def test_a_table_that_is_missing(results: Path) -> None:
     with sqlite3.connect(results / "results.db") as raw:
-        raw.execute("DROP TABLE curve")
+        raw.execute("DROP TABLE answers")
     raw.close()
-    with open_store(results) as store, pytest.raises(StoreError, match=r"^\S+results.db: no such table: curve$"):
-        store.curve("a100000000000000")
+    with open_store(results) as store, pytest.raises(StoreError, match=r"^\S+results.db: no such table: answers$"):
+        store.answers(["a100000000000000"])
 
 
 # ---- locked, full -----------------------------------------------------------------------------------------------
@@ -228,19 +228,19 @@ def test_a_full_disk(results: Path, make: Any) -> None:
         with store._database.engine.connect() as connection:  # the one connection there is, also for what follows
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
-        many = [make.point(step) for step in range(5000)]
-        store.add_curve("a100000000000000", many[:1])
+        many = [make.score(n, asked=make.question(n)) for n in range(1, 5000)]
+        store.add_answers("a100000000000000", many[:1])
         for _ in range(2):
             with pytest.raises(
                 StoreError, match=r"results.db could not be written because the disk is full; free some space"
             ):
-                store.add_curve("a100000000000000", many)
-        assert [point.step for point in store.curve("a100000000000000")] == [0], "nothing half-written"
+                store.add_answers("a100000000000000", many)
+        assert [score.length for score in store.scores(["a100000000000000"])] == [1, 8], "nothing half-written"
         assert store.claim("s", "w") is not None, "what needs no space goes on"
         with store._database.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
-        store.add_curve("a100000000000000", many, worker="w")
-        assert len(store.curve("a100000000000000")) == 5000
+        store.add_answers("a100000000000000", many, worker="w")
+        assert len(store.scores(["a100000000000000"])) == 4999
 
 
 # ---- read-only --------------------------------------------------------------------------------------------------

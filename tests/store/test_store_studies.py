@@ -1,4 +1,4 @@
-"""Studies, runs, scores and curves: what is stored comes back, and stays what it was."""
+"""Studies, runs and scores: what is stored comes back, and stays what it was."""
 
 import math
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from lengthwise.store import Store, StoreError, open_store
+from tests.made_answers import losses
 
 
 def finish(store: Store, make: Any, key: str, lengths: tuple[int, ...] = (8, 16), study: str = "s") -> None:
     row = store.claim(study, f"elsewhere:1:{key}")
     assert row is not None
     assert row.key == key
-    store.add_scores(key, [make.score(n) for n in lengths], worker=f"elsewhere:1:{key}")
+    store.add_answers(key, [make.score(n) for n in lengths], worker=f"elsewhere:1:{key}")
     store.finish(key, f"elsewhere:1:{key}", {"seconds": 1.5})
 
 
@@ -35,19 +36,13 @@ def test_everything_stored_comes_back(store: Store, make: Any) -> None:
     assert study.evaluation == {"Copy": {"lengths": [8, 16]}}
     assert study.progress == {"pending": 2, "running": 0, "done": 0, "failed": 0}
 
-    store.add_scores("a100000000000000", [make.score(16, 0.25, facts={"device": "cpu"}), make.score(8, 0.75)])
+    store.add_answers("a100000000000000", [make.score(16, 0.25, facts={"device": "cpu"}), make.score(8, 0.75)])
     short, long = store.scores(["a100000000000000"])
-    assert (short.length, short.mean, short.out_of_distribution) == (8, 0.75, False)
-    assert (long.length, long.mean, long.out_of_distribution) == (16, 0.25, True)
-    assert (long.asked, long.n, long.standard_error, long.seconds) == (make.question(16), 256, 0.01, 0.25)
-    assert (long.facts, short.facts) == ({"device": "cpu"}, {})
+    assert (short.length, short.mean, short.asked) == (8, 0.75, make.question(8))
+    assert (long.length, long.mean, long.asked) == (16, 0.25, make.question(16))
+    assert (long.n, long.standard_error, long.groups, long.baselines, long.note) == (256, 0.01, [], [], "")
+    assert [row.facts for row in store.answers(["a100000000000000"])] == [{}, {"device": "cpu"}]
     assert store.scores(["b100000000000000"]) == []
-
-    store.add_curve("a100000000000000", [make.point(20, 1.5), make.point(10, 2.5)])
-    assert [(p.step, p.loss, p.tokens_per_second) for p in store.curve("a100000000000000")] == [
-        (10, 2.5, 9000.0),
-        (20, 1.5, 9000.0),
-    ]
 
 
 def test_it_is_all_there_after_closing(where: str, make: Any) -> None:
@@ -86,7 +81,7 @@ def test_a_new_length_makes_a_done_run_pending_and_keeps_its_training(store: Sto
     assert row is not None
     assert row.finished == trained, "the worker sees that it is trained"
     assert store.missing("a100000000000000", row.asked) == [make.question(32)]
-    store.add_scores("a100000000000000", [make.score(32)], worker="elsewhere:1:w")
+    store.add_answers("a100000000000000", [make.score(32)], worker="elsewhere:1:w")
     store.finish("a100000000000000", "elsewhere:1:w", {"evaluated": True})
     assert store.run("a100000000000000").status == "done"
     assert store.run("a100000000000000").facts == {"seconds": 1.5, "evaluated": True}
@@ -104,7 +99,7 @@ def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
     assert row.asked == [make.question(8)], "nobody answers what another study asks"
     assert store.progress("long")["running"] == 1
     assert store.claim("long", "elsewhere:1:v") is None, "one worker per run, whatever the study"
-    store.add_scores("a100000000000000", [make.score(8)], worker="elsewhere:1:w")
+    store.add_answers("a100000000000000", [make.score(8)], worker="elsewhere:1:w")
     store.finish("a100000000000000", "elsewhere:1:w", {})
     assert store.progress("short") == {"pending": 0, "running": 0, "done": 1, "failed": 0}
     assert store.progress("long") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
@@ -140,7 +135,7 @@ def test_failed_runs_may_be_tried_again(store: Store, make: Any) -> None:
 
 def test_questions_are_equal_however_they_are_spelled(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8,))])
-    store.add_scores("a100000000000000", [make.score(8, asked={"seed": 0, "examples": 256, "length": 8})])
+    store.add_answers("a100000000000000", [make.score(8, asked={"seed": 0, "examples": 256, "length": 8})])
     assert store.missing("a100000000000000", [make.question(8)]) == []
     assert store.missing("a100000000000000", [make.question(16), {**make.question(8), "seed": 1}]) == [
         make.question(16),
@@ -150,53 +145,21 @@ def test_questions_are_equal_however_they_are_spelled(store: Store, make: Any) -
 
 def test_an_answered_question_keeps_its_answer(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    store.add_scores("a100000000000000", [make.score(8, 0.25)])
-    store.add_scores("a100000000000000", [make.score(8, 0.75), make.score(16, 0.5)])
+    store.add_answers("a100000000000000", [make.score(8, 0.25)])
+    store.add_answers("a100000000000000", [make.score(8, 0.75), make.score(16, 0.5)])
     assert [(s.length, s.mean) for s in store.scores(["a100000000000000"])] == [(8, 0.25), (16, 0.5)]
-
-
-def test_a_resumed_training_leaves_one_curve(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
-    store.add_curve("b100000000000000", [make.point(150, 9.0)])
-    store.add_curve("a100000000000000", [make.point(50, 3.0), make.point(100, 2.0)])
-    store.add_curve("a100000000000000", [make.point(137, 1.5), make.point(150, 1.4)])
-    # Killed after 150 steps, resumed from the checkpoint of step 100 with points at other steps than before.
-    store.add_curve("a100000000000000", [make.point(100, 2.0), make.point(120, 1.6)])
-    assert [(p.step, p.loss) for p in store.curve("a100000000000000")] == [(50, 3.0), (100, 2.0), (120, 1.6)]
-    store.add_curve("a100000000000000", [make.point(150, 1.4)])
-    assert [p.step for p in store.curve("a100000000000000")] == [50, 100, 120, 150]
-    store.add_curve("a100000000000000", [])
-    assert [p.step for p in store.curve("a100000000000000")] == [50, 100, 120, 150]
-    assert [p.loss for p in store.curve("b100000000000000")] == [9.0], "of this run alone"
-
-
-@pytest.mark.parametrize(
-    ("most", "steps"), [(10, [1, 2, 3, 4, 5, 6, 7]), (7, [1, 2, 3, 4, 5, 6, 7]), (4, [1, 3, 5, 7]), (2, [3, 7])]
-)
-def test_a_long_curve_is_thinned(store: Store, make: Any, most: int, steps: list[int]) -> None:
-    """At equal distances, with the last point; each run by itself."""
-    keys = ["a100000000000000", "b100000000000000", "c100000000000000"]
-    store.add_study("s", evaluation={}, runs=[make.run(key) for key in keys])
-    store.add_curve(keys[0], [make.point(step, float(step)) for step in range(1, 8)])
-    store.add_curve(keys[1], [make.point(5, 1.0)])
-    found = store.curves(keys, most)
-    assert list(found) == keys
-    assert [(p.step, p.loss) for p in found[keys[0]]] == [(step, float(step)) for step in steps]
-    assert [[p.step for p in found[key]] for key in keys[1:]] == [[5], []]
 
 
 def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    store.add_scores("a100000000000000", [make.score(8, math.nan, standard_error=math.inf), make.score(16, 1e-300)])
-    store.add_curve("a100000000000000", [make.point(1, math.nan), make.point(2, math.inf)])
+    scores = [make.score(8, math.nan, standard_error=math.inf), make.score(16, 1e-300, standard_error=None)]
+    store.add_answers("a100000000000000", [*scores, make.curve(make.point(1, math.nan), make.point(2, math.inf))])
     undefined, tiny = store.scores(["a100000000000000"])
-    assert math.isnan(undefined.mean)
+    assert math.isnan(undefined.mean) and math.isnan(tiny.standard_error)
     assert undefined.standard_error == math.inf
-    with store.study_cells("s") as tables:
-        assert {row["mean"] for row in tables["scores"]} == {None, 1e-300}, "NULL on every database"
     assert tiny.mean == 1e-300
-    assert math.isnan(store.curve("a100000000000000")[0].loss)
-    assert store.curve("a100000000000000")[1].loss == math.inf
+    (_, first), (_, second) = losses(store, "a100000000000000")
+    assert math.isnan(first) and second == math.inf
 
 
 @pytest.mark.parametrize(
@@ -225,19 +188,11 @@ def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
     with pytest.raises(StoreError, match="the same run twice"):
         store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    with pytest.raises(
-        StoreError,
-        match="a score of run a100000000000000 cannot be stored, its mean must be a valid number, got 'high'",
-    ):
-        store.add_scores("a100000000000000", [make.score(8), make.score(16, "high")])
+    with pytest.raises(StoreError, match="an answer of run a100000000000000 has unknown columns: mean"):
+        store.add_answers("a100000000000000", [make.score(8), make.score(16) | {"mean": 0.5}])
     assert store.scores(["a100000000000000"]) == []
     with pytest.raises(StoreError, match="has no run 'zz'"):
-        store.add_scores("zz", [make.score(8)])
-    with pytest.raises(
-        StoreError, match="the curve of run a100000000000000 cannot be stored, its loss must be a valid"
-    ):
-        store.add_curve("a100000000000000", [make.point(1), make.point(2, "high")])
-    assert store.curve("a100000000000000") == []
+        store.add_answers("zz", [make.score(8)])
 
 
 def test_finding_a_run_by_the_beginning_of_its_key(store: Store, make: Any) -> None:

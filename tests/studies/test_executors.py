@@ -15,6 +15,7 @@ from lengthwise.studies import Interrupted, execute, executors, load
 from lengthwise.studies.events import Advanced, Counted, Done, Event, Released, Started
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
 from lengthwise.studies.executors.inline import InlineExecutor
+from tests.made_answers import losses
 
 pytestmark = pytest.mark.timeout(300)
 StudyFile = Callable[..., Path]
@@ -25,7 +26,7 @@ def numbers(results: Path) -> dict[Any, Any]:
     with open_store(results, create=False) as store:
         keys = [run.key for run in store.runs("tiny")]
         scores = {(score.key, score.length): (score.mean, score.standard_error) for score in store.scores(keys)}
-        return scores | {key: [(row.step, row.loss) for row in store.curve(key)] for key in keys}
+        return scores | {key: losses(store, key) for key in keys}
 
 
 def test_the_list_and_the_folder_agree() -> None:

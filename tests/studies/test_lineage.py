@@ -17,6 +17,7 @@ from lengthwise.store import open_store
 from lengthwise.studies import Outcome, Study, continued, execute, grid
 from lengthwise.tasks import Copy
 from lengthwise.training import CheckpointError, Stopped, build, load_trained, load_weights, train
+from tests.made_answers import losses
 
 MODEL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 TRAINING = TrainingConfig(train_length=4, steps=6, batch_size=4)
@@ -79,7 +80,7 @@ def test_without_steps_the_parents_weights_are_evaluated_with_another_encoding(t
         assert row.parent == child.parent.key  # type: ignore[union-attr]
         assert (row.train_length, row.step, row.steps, row.status) == (4, 0, 0, "done")
         assert [score.mean for score in store.scores([child.key])] == [score.mean for score in expected]
-        assert store.curve(child.key) == []
+        assert losses(store, child.key) == []
 
 
 def test_encodings_get_the_length_of_the_first_training() -> None:

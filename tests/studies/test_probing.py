@@ -12,6 +12,7 @@ from lengthwise.measurements import PROBES, Table
 from lengthwise.store import StoreError, open_store
 from lengthwise.studies import Study, grid, probing
 from lengthwise.training import train
+from tests.made_answers import score_answer
 
 ATTENDED, DISTANCE = PROBES["attended-distance"], PROBES["attention-distance"]
 MODEL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -31,12 +32,7 @@ def fill(store, folder: Path, of: Study, without=()) -> None:
             continue
         train(run, folder / "runs" / run.key)
         row = store.claim(of.name, "elsewhere:1:w")
-        scores = [
-            {"asked": q, "length": q["length"], "metric": "exact match", "better": "higher", "n": 4, "mean": 0.0}
-            | {"standard_error": 0.0, "out_of_distribution": q["length"] > 4, "seconds": 0.1}
-            for q in row.asked
-        ]
-        store.add_scores(row.key, scores, worker="elsewhere:1:w")
+        store.add_answers(row.key, [score_answer(q, 0.0, 4) for q in row.asked], worker="elsewhere:1:w")
         store.finish(row.key, "elsewhere:1:w", {})
 
 
@@ -211,7 +207,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
         no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
         with pytest.raises(ConfigError, match="give the lengths"):
             probing.jobs_of_pairs(DISTANCE, [(no_study, runs["RoPE", 0])], None)
-        assert store.answers(run.key for run in runs.values()) == []
+        assert {a.measurement for a in store.answers(run.key for run in runs.values())} == {"scores"}
 
 
 def test_at_most_two_models_are_kept(folder, monkeypatch):

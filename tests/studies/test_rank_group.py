@@ -15,6 +15,7 @@ from lengthwise.store import open_store
 from lengthwise.studies import Compute, Outcome, Study, execute, load
 from lengthwise.studies.events import Advanced, Event, Failed, Note
 from lengthwise.studies.executors.watching import require_consistent
+from tests.made_answers import losses
 
 pytestmark = pytest.mark.timeout(300)
 StudyFile = Callable[..., Path]
@@ -54,7 +55,7 @@ def numbers(results: Path) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
     with open_store(results, create=False) as store:
         runs = store.runs("tiny")
         scores = {(s.key, s.length): (s.mean, s.standard_error) for s in store.scores([run.key for run in runs])}
-        curves = {(run.key, row.step): row.loss for run in runs for row in store.curve(run.key)}
+        curves = {(run.key, step): loss for run in runs for step, loss in losses(store, run.key)}
         return scores | curves, [run.facts for run in runs]
 
 
@@ -227,7 +228,7 @@ def test_no_process_outlives_a_worker(study_file: StudyFile, command: Any) -> No
         ({"devices_per_run": 2, "device": "cuda:1"}, "device must be cpu or cuda, got 'cuda:1'"),
         (
             {"devices_per_run": 5},
-            "5 devices per run divide a batch into 5 parts, so batch_size must be at least 5, got 4",
+            "5 devices per run divide a batch into 5 micro-batches, so batch_size must be at least 5, got 4",
         ),
     ],
 )

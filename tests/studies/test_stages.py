@@ -37,12 +37,17 @@ class Scores:
 
     def scores(self, keys: list[str]) -> list[Any]:
         score = self.rows[keys[0]][0]
-        other = [SimpleNamespace(length=4, mean=9.0, better=self.better, asked={"shift": {"symbols": 3}})]
-        other += [SimpleNamespace(length=8, mean=9.0, better=self.better, asked={})]
-        return other + [SimpleNamespace(length=4, mean=score, better=self.better, asked={})] * (score is not None)
+        other = [SimpleNamespace(length=4, mean=9.0, asked={"shift": {"symbols": 3}})]
+        other += [SimpleNamespace(length=8, mean=9.0, asked={})]
+        return other + [SimpleNamespace(length=4, mean=score, asked={})] * (score is not None)
 
-    def curve(self, key: str) -> list[Any]:
-        return [SimpleNamespace(loss=loss) for loss in self.rows[key][1]]
+    def answer(self, key: str, measurement: str, question: dict[str, Any]) -> Any:
+        assert (measurement, question) == ("training", {})
+        losses = self.rows[key][1]
+        return SimpleNamespace(rows={"loss": losses}) if losses else None
+
+    def runs_of(self, keys: list[str]) -> dict[str, Any]:
+        return {key: SimpleNamespace(better=self.better) for key in keys}
 
 
 @pytest.mark.parametrize(

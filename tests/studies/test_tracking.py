@@ -12,6 +12,7 @@ import pytest
 from safetensors import safe_open
 
 from lengthwise.config import Inline, Local
+from lengthwise.measurements import Table
 from lengthwise.store import open_store
 from lengthwise.studies import RunOptions, Study, execute, load
 from lengthwise.studies.events import Event, Note
@@ -38,16 +39,22 @@ def require_same(study: Study, results: Path, name: str, exact_speed: bool = Tru
     with open_store(results, create=False) as store:
         for one in study.runs:
             found = READERS[name](results, one.key)
-            curve = store.curve(one.key)
-            assert curve and set(found.times.values()) == {1}
+            answer = store.answer(one.key, "training", {})
+            assert answer is not None
+            curve = Table.from_data(answer.rows)
+            assert len(curve) and set(found.times.values()) == {1}
             for column in ("loss", "learning_rate", "gradient_norm", "tokens_per_second"):
                 if column == "tokens_per_second" and not exact_speed:
-                    assert set(found.curve[column]) == {row.step for row in curve}
+                    assert set(found.curve[column]) == set(curve.column("step"))
                     continue
-                assert found.curve[column] == pytest.approx({row.step: getattr(row, column) for row in curve})
+                assert found.curve[column] == pytest.approx(
+                    dict(zip(curve.column("step"), curve.column(column), strict=True))
+                )
             rows = store.scores([one.key])
             assert rows
-            assert found.scores == pytest.approx({(f"score/{row.metric}", row.length): row.mean for row in rows})
+            assert found.scores == pytest.approx(
+                {(f"score/{store.run(one.key).metric}", row.length): row.mean for row in rows}
+            )
             settings = tracked_run(one, study.name).settings
             assert settings["training.steps"] == one.training.steps
             assert {k: str(v) for k, v in found.settings.items() if not k.startswith("_")}.items() >= {

@@ -59,7 +59,7 @@ def close(one: Any, other: Any, rtol: float = 1e-6, label: str = "") -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", SHARDED)
 def test_two_ranks_train_every_encoding_like_one(two: Together, sharding: str) -> None:
-    """Loss, gradient norm, weights and the optimizer's moments after two steps in float64, with parts of unequal size."""
+    """Loss, gradient norm, weights and the optimizer's moments after two steps in float64, with micro-batches of unequal size."""
     runs = [run_of(encoding, batch_size=5) for encoding in ENCODINGS]
     alone = steps(ALONE, runs)
     for rank in two(steps, runs, sharding=sharding):
@@ -91,7 +91,7 @@ def test_two_ranks_train_every_model_like_one(two: Together, sharding: str) -> N
 
 @pytest.mark.medium
 @pytest.mark.parametrize("sharding", SHARDED)
-def test_parts_that_use_different_parameters(two: Together, sharding: str) -> None:
+def test_micro_batches_that_use_different_parameters(two: Together, sharding: str) -> None:
     run = run_of(Either, batch_size=4, accumulation=2, positions=choose(Randomized, max_length=40))
     (alone,) = steps(ALONE, [run], 8)
     used = [
@@ -123,7 +123,7 @@ def test_dropout_depends_on_the_part_and_not_on_the_rank(two: Together) -> None:
     (first,), _ = two(steps, [run], 4)
     close(first, alone)
     (undivided,) = steps(ALONE, [run_of(model=run.model, batch_size=8)], 4)
-    assert not torch.allclose(undivided[0], alone[0]), "parts of their own random numbers"
+    assert not torch.allclose(undivided[0], alone[0]), "each micro-batch has its own random numbers"
 
 
 @pytest.mark.parametrize("sharding", QUICKLY_DDP)
@@ -176,23 +176,25 @@ def test_ranks_share_the_evaluation(two: Together, name: str) -> None:
         assert rank == alone
 
 
-def test_parts_are_the_same_on_any_number_of_ranks_that_divides_them() -> None:
+def test_micro_batches_are_the_same_on_any_number_of_ranks_that_divides_them() -> None:
     training = TrainingConfig(train_length=4, batch_size=24, accumulation=4)
-    whole = Ranks().parts(training)
+    whole = Ranks().micro_batches(training)
     assert [part[1] for part in whole] == [slice(n, n + 6) for n in (0, 6, 12, 18)]
     for size in (2, 4):
-        assert [part for rank in range(size) for part in Ranks(rank, size).parts(training)] == whole
-    uneven = [part for rank in range(3) for part in Ranks(rank, 3).parts(TrainingConfig(train_length=4, batch_size=7))]
+        assert [rows for rank in range(size) for rows in Ranks(rank, size).micro_batches(training)] == whole
+    uneven = [
+        rows for rank in range(3) for rows in Ranks(rank, 3).micro_batches(TrainingConfig(train_length=4, batch_size=7))
+    ]
     assert uneven == [(0, slice(0, 2)), (1, slice(2, 4)), (2, slice(4, 7))]
 
 
-def test_a_batch_must_have_a_sequence_for_every_part() -> None:
+def test_a_batch_must_have_a_sequence_for_every_micro_batch() -> None:
     Ranks(size=4).require_enough(TrainingConfig(train_length=4, batch_size=4))
     with pytest.raises(
-        ConfigError, match="8 devices per run divide a batch into 8 parts, so batch_size must be at least 8"
+        ConfigError, match="8 devices per run divide a batch into 8 micro-batches, so batch_size must be at least 8"
     ):
         Ranks(size=8).require_enough(TrainingConfig(train_length=4, batch_size=4))
-    with pytest.raises(ConfigError, match="3 devices per run with accumulation 4 divide a batch into 12 parts"):
+    with pytest.raises(ConfigError, match="3 devices per run with accumulation 4 divide a batch into 12 micro-batches"):
         Ranks(size=3).require_enough(TrainingConfig(train_length=4, batch_size=8, accumulation=4))
 
 

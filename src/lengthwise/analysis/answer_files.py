@@ -20,7 +20,7 @@ def of_files(answers: Sequence[FileAnswer]) -> Summary:
     measurement, series = answers[0].measurement, list[Series]()
     for answer in answers:
         rows: dict[Any, list[Row]] = defaultdict(list)
-        for row in measurement.derive(answer.table):
+        for row in measurement.derive(answer.table, answer.origin):
             rows[row.get(measurement.series)].append(row)
         for value, own in rows.items():
             name, taken = measurement.label(answer.subject, value), {other.name for other in series}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
 from lengthwise.analysis.intervals import Interval, of_scores, of_share, over_examples, over_rounds
+from lengthwise.analysis.kinds import KIND_WORDS, length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.base import Bounds, Column, Number, Numbers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lengthwise.store import AnswerRow, RunRow
 
 Key = tuple[Any, ...]
+COSTS = ("seconds", "peak_memory")  # facts that differ between all answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,13 +235,14 @@ def numbers_of(summary: Summary) -> dict[str, Any]:
 # ---- which answers may be averaged --------------------------------------------------------------------------------
 
 
-def shown_table(answer: "AnswerRow", measurement: Measurement) -> Table:
-    """Return the rows to show of a stored answer, with its length as a column."""
-    table = measurement.derive(Table.from_data(answer.rows))
+def shown_table(answer: "AnswerRow", measurement: Measurement, run: "RunRow") -> Table:
+    """Return the rows to show of a stored answer, with its length and the kind of the length as columns."""
+    table = measurement.derive(Table.from_data(answer.rows), answer.facts)
     length = answer.question.get("length")
     if length is None or "length" in table.columns:
         return table
-    return Table({**table.columns, "length": [length] * len(table)})
+    kind = KIND_WORDS[length_kind(run, answer.question)]
+    return Table({**table.columns, "length": [length] * len(table), "length_kind": [kind] * len(table)})
 
 
 def summaries(
@@ -257,7 +260,7 @@ def summaries(
     by_name: dict[str, list[AnswerRow]] = defaultdict(list)
     for answer in answers:
         if answer.key in labels:
-            by_name[answer.question["measurement"]].append(answer)
+            by_name[answer.measurement].append(answer)
     found = {
         name: tuple(
             _summary(measurement, group, labels, runs, metric, reference, pairing)
@@ -306,7 +309,7 @@ def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> li
         groups[canonical({k: v for k, v in answer.question.items() if k not in omitted})].append(answer)
     ordered = sorted(groups.values(), key=lambda group: (_length(group[0]), group[0].question.get("query", 0)))
     if not measurement.over_lengths:
-        return ordered
+        return ordered[-1:] if measurement.longest_only else ordered
     return [part for group in ordered for part in _at_common_lengths(group)]
 
 
@@ -340,12 +343,12 @@ def _summary(
 ) -> Summary:
     of_run: dict[str, list[Table]] = defaultdict(list)
     for answer in answers:
-        of_run[answer.key].append(shown_table(answer, measurement))
+        of_run[answer.key].append(shown_table(answer, measurement, runs[answer.key]))
     keys: dict[str, list[str]] = defaultdict(list)  # by label, both in the order of `labels`
     for key, label in labels.items():
         if key in of_run:
             keys[label].append(key)
-    omitted = ("measurement", "against", *(["length"] if measurement.over_lengths else []))
+    omitted = ("against", *(["length"] if measurement.over_lengths else []))
     return Summary(
         measurement=measurement,
         question={name: value for name, value in answers[0].question.items() if name not in omitted},
@@ -368,7 +371,7 @@ def _summary(
 
 def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
     """Return the facts of all answers, flat. Where they differ, the value is a list of all values."""
-    return joint(flat({k: v for k, v in answer.facts.items() if k != "seconds"}) for answer in answers)
+    return joint(flat({k: v for k, v in answer.facts.items() if k not in COSTS}) for answer in answers)
 
 
 def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -380,10 +383,12 @@ def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in found.items()}
 
 
-def of_answers(measurement: Measurement, names: Sequence[str], answers: Sequence["AnswerRow"]) -> Summary:
+def of_answers(
+    measurement: Measurement, names: Sequence[str], answers: Sequence["AnswerRow"], runs: Mapping[str, "RunRow"]
+) -> Summary:
     """Return a summary with each answer as a series of its own, for the table of a command."""
     series = [
-        Series(label=name, name=name, seeds=(0,), runs=(shown_table(answer, measurement),))
+        Series(label=name, name=name, seeds=(0,), runs=(shown_table(answer, measurement, runs[answer.key]),))
         for name, answer in zip(names, answers, strict=True)
     ]
     return Summary(measurement=measurement, question=answers[0].question, series=tuple(series), facts={})

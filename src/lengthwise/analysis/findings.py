@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.generated_answers import GeneratedAnswers
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
-from lengthwise.analysis.position_scores import PositionScores
-from lengthwise.analysis.training_curves import TrainingCurve
 from lengthwise.metrics import Metric
 
 if TYPE_CHECKING:
@@ -104,9 +101,7 @@ class TaskFindings:
     shortest and the longest length that count as trained, see `trained_lengths`. `keys`: the keys of its runs.
     `reading`: the conclusion in plain sentences. `notes`: remarks of the task on its scores, for example that
     training and test share examples. `answers`: by the name of a measurement, the summaries of its answers, if there
-    are any. `baselines`: in the task's order, the simplest floor first; they are not ranked. `generated_answers`:
-    statistics of decoded answers, if answers were decoded. `position_scores`: scores by position, if some are
-    stored. `curves`: the training of the runs, by the label of their encoding.
+    are any. `baselines`: in the task's order, the simplest floor first; they are not ranked.
     """
 
     title: str
@@ -123,10 +118,7 @@ class TaskFindings:
     notes: tuple[str, ...] = ()
     answers: "Mapping[str, tuple[Summary, ...]]" = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()
-    generated_answers: GeneratedAnswers | None = None
-    position_scores: PositionScores | None = None
     trained: tuple[int, int] | None = None
-    curves: Mapping[str, tuple[TrainingCurve, ...]] = field(default_factory=dict)
 
     @property
     def metric_label(self) -> str:

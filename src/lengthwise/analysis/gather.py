@@ -19,10 +19,8 @@ from lengthwise.analysis.findings import (
     StudyInfo,
     TaskFindings,
 )
-from lengthwise.analysis.generated_answers import generated_answers
 from lengthwise.analysis.intervals import of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
-from lengthwise.analysis.position_scores import position_scores
 from lengthwise.analysis.protocol import (
     canonical,
     encoding_settings,
@@ -33,14 +31,16 @@ from lengthwise.analysis.protocol import (
     series_of,
 )
 from lengthwise.analysis.reading import reading
-from lengthwise.analysis.training_curves import points_of_each, training_curves
+from lengthwise.measurements import MEASUREMENTS
+from lengthwise.measurements.scores import OfEvaluation
 from lengthwise.metrics import Metric, stored_metric
 from lengthwise.store.rows import Texts
+from lengthwise.values import SCORES
 
 RATE = "training.learning_rate"
 
 if TYPE_CHECKING:
-    from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow, Store, StudyRow
+    from lengthwise.store import AnswerRow, RunRow, ScoreRow, Store, StudyRow
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
@@ -58,12 +58,11 @@ def findings(store: "Store", study: str | None = None) -> Findings:
             total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
             unlisted = total - len(runs)
         keys = [r.key for r in runs]
-        answers = now.answers(keys)
+        scores = now.scores(keys)
+        answers = now.answers(keys, *(name for name in MEASUREMENTS if name != SCORES))
         others = {str(a.question["against"]) for a in answers if a.question.get("against")} - set(keys)
         compared = [run for run in now.runs() if run.key in others] if others else []
-        scores = now.scores(keys)
-        curves = now.curves(keys, points_of_each(len(keys)))
-    return dataclasses.replace(from_rows(studies, runs, scores, answers, compared, listed, curves), unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, scores, answers, compared, listed), unlisted=unlisted)
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -88,17 +87,17 @@ def from_rows(
     answers: Sequence["AnswerRow"] = (),
     compared: Iterable["RunRow"] = (),
     listed: Mapping[str, float] | None = None,
-    curves: "Mapping[str, Sequence[CurveRow]] | None" = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `compared`: runs of other studies that `answers` compare the runs with. `listed`: see `listing_times`. `curves`:
-    points of training curves, by the key of the run.
+    `answers`: those of other measurements. `compared`: runs of other studies that they compare the runs with. `listed`: see
+    `listing_times`.
     """
     known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
     scored = {(s.key, text(s.asked)): s for s in scores}
+    answers = [answer for answer in answers if answer.measurement in MEASUREMENTS]
     panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
@@ -120,7 +119,7 @@ def from_rows(
             for identity, panel in list(found.items()):
                 if panel is None:
                     panel = panels[identity] = alike[part][identity] = _Panel(
-                        run, flat(shared | {"question": question})
+                        run, flat(shared | {"question": question}), canonical(question)
                     )
                 panel.add(run, {asked["length"]: scored.get((run.key, text(asked))) for asked in lengths})
     if len(studies) == 1:
@@ -136,7 +135,7 @@ def from_rows(
             for study in studies
         ),
         tasks=tuple(
-            panel.findings(title, answers, known, times, curves or {})
+            panel.findings(title, panel.own(answers, rest_text), known, times)
             for panel, title in zip(panels.values(), task_titles, strict=True)
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
@@ -174,8 +173,9 @@ def _fields(info: Any, row: Any) -> dict[str, Any]:
 class _Panel:
     """The runs whose scores may be compared: the same task, protocol and question."""
 
-    def __init__(self, first: "RunRow", settings: dict[str, Any]):
-        self.first, self.settings, self.metric = first, settings, metric_of(first)
+    def __init__(self, first: "RunRow", settings: dict[str, Any], question: str):
+        """`question`: without its length, as canonical JSON."""
+        self.first, self.settings, self.question, self.metric = first, settings, question, metric_of(first)
         self.train_length = first_train_length(first)
         self.runs: dict[str, RunRow] = {}
         self.lengths: set[int] = set()
@@ -211,13 +211,28 @@ class _Panel:
             if score is not None:
                 by_length[length].append((run, score))
 
+    def own(self, answers: Iterable["AnswerRow"], rest_text: Texts) -> list["AnswerRow"]:
+        """Return the answers to show: those of the evaluation that belong to these questions, and those of probes.
+
+        Probes use the task as it was trained, and are shown there.
+        """
+        shifted = any(name.startswith(SHIFTED) for name in self.settings)
+        return [
+            answer
+            for answer in answers
+            if (
+                rest_text(answer.question) == self.question and answer.question["length"] in self.lengths
+                if isinstance(MEASUREMENTS[answer.measurement], OfEvaluation)
+                else not shifted
+            )
+        ]
+
     def findings(
         self,
         title: str,
         answers: Sequence["AnswerRow"],
         known: Mapping[str, "RunRow"],
         times: Mapping[str, LastUse],
-        curves: "Mapping[str, Sequence[CurveRow]]",
     ) -> TaskFindings:
         runs = list(self.encodings.values())
         latest = dict.fromkeys(self.encodings, (0.0, 0.0))
@@ -225,8 +240,6 @@ class _Panel:
             latest[series_of(run)] = max(latest[series_of(run)], times[run.key])
         labels = titles([r.label for r in runs], [flat(encoding_settings(r)) for r in runs], list(latest.values()))
         first = self.first
-        if any(name.startswith(SHIFTED) for name in self.settings):
-            answers = ()  # measurements use the task as it was trained, and are shown there
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[series_of(run)] for run in self.runs.values()}
         series = tuple(
@@ -248,20 +261,6 @@ class _Panel:
             notes=self.notes(),
             answers=summaries(answers, of_run, known, self.metric.limits),
             baselines=self.baselines(),
-            curves=training_curves(list(self.runs.values()), curves, of_run),
-            position_scores=position_scores(
-                {
-                    label: {length: [score for _, score in rows] for length, rows in by_length.items()}
-                    for label, by_length in zip(labels, self.scores.values(), strict=True)
-                },
-                self.metric.limits,
-            ),
-            generated_answers=generated_answers(
-                {
-                    label: [row for length in sorted(by_length) for row in by_length[length]]
-                    for label, by_length in zip(labels, self.scores.values(), strict=True)
-                }
-            ),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
@@ -292,9 +291,9 @@ class _Panel:
         found: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():
-            for name, value, floor in baselines_beside(score.facts):
-                found.setdefault(name, {}).setdefault(length, value)
-                floors |= {name} if floor else set()
+            for baseline in score.baselines:
+                found.setdefault(baseline["name"], {}).setdefault(length, float(baseline["score"]))
+                floors |= {baseline["name"]} if baseline["floor"] else set()
         return tuple(
             Baseline(label=name, scores=dict(sorted(scores.items())), floor=name in floors)
             for name, scores in found.items()
@@ -309,7 +308,7 @@ class _Panel:
     def notes(self) -> tuple[str, ...]:
         """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
         rows = sorted(self.stored_scores(), key=lambda row: row[0])
-        found = [str(s.facts["note"]) for _, s in rows if (s.facts or {}).get("note")]
+        found = [score.note for _, score in rows if score.note]
         others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
@@ -325,14 +324,6 @@ class _Panel:
         return [f"each encoding has its own learning rate: {listed}; {plain(common)} for all others"]
 
 
-def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
-    """Yield the baselines stored with a score: name, score, and whether it is a floor. Invalid entries are skipped."""
-    rows = _details(facts).get("baselines")
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, Mapping) and isinstance(row.get("name"), str) and isinstance(row.get("score"), (int, float)):
-            yield row["name"], float(row["score"]), bool(row.get("floor"))
-
-
 def _seed_score(run: "RunRow", score: "ScoreRow") -> SeedScore:
     return SeedScore(
         key=run.key,
@@ -340,12 +331,8 @@ def _seed_score(run: "RunRow", score: "ScoreRow") -> SeedScore:
         mean=score.mean,
         standard_error=score.standard_error,
         n=score.n,
-        groups=tuple(_details(score.facts).get("groups", ())),
+        groups=tuple(score.groups),
     )
-
-
-def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return (facts or {}).get("details") or {}
 
 
 def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:

@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from lengthwise.store import RunRow, ScoreRow
+    from lengthwise.store import RunRow
 
 Kind = Literal["shorter", "trained", "longer"]
+KIND_WORDS: dict[Kind, str] = {
+    "shorter": "shorter than training",
+    "trained": "in distribution",
+    "longer": "longer than training",
+}
 CONTAINS_SHORTER = ("tokens", "prompt")  # members of questions to tasks whose sequences contain all shorter ones
 
 
@@ -16,9 +21,9 @@ def kind_of(length: int, trained: tuple[int, int]) -> Kind:
     return "longer" if length > longest else "shorter" if length < shortest else "trained"
 
 
-def length_kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
-    """Return the kind of a stored score's length, given its run and its question."""
-    return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
+def length_kind(run: "RunRow", question: Mapping[str, Any]) -> Kind:
+    """Return the kind of the length of a question about a run."""
+    return kind_of(question["length"], trained_lengths(run.config, run.train_length, question))
 
 
 def trained_lengths(config: Mapping[str, Any], longest: int, question: Mapping[str, Any]) -> tuple[int, int]:

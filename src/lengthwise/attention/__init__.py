@@ -9,7 +9,14 @@ from lengthwise.attention.cache import KVCache
 from lengthwise.attention.calls import TokenInfo, attend, statistics
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.plans import Plan, check_backend, no_gradients, plan, unsupported_reason, with_content
+from lengthwise.attention.plans import (
+    Plan,
+    check_backend,
+    gradients_unsupported_reason,
+    plan,
+    unsupported_reason,
+    with_content,
+)
 from lengthwise.attention.statistics import Bins, Statistics, measure
 
 __all__ = [
@@ -23,8 +30,8 @@ __all__ = [
     "TokenInfo",
     "attend",
     "check_backend",
+    "gradients_unsupported_reason",
     "measure",
-    "no_gradients",
     "plan",
     "statistics",
     "unsupported_reason",

@@ -41,16 +41,16 @@ _ADVICE = {  # what to write instead, and the names that it is for: those of oth
 INSTEAD = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
 
 
-def refuse_unknown(what: str, unknown: Mapping[str, object], known: Collection[str]) -> None:
+def refuse_unknown(what: str, unknown: Mapping[str, object], arguments: Collection[str]) -> None:
     """Raise `ArgumentError` for the first of the unknown arguments, with what to write instead.
 
-    `known`: the names of the arguments that `what` accepts.
+    `arguments`: the names of the arguments that `what` accepts.
     """
     for name in unknown:
         advice = INSTEAD.get(name, "")
         # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in parentheses.
-        applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(known)
-        near = near_miss(name, known) + f"; its arguments are: {', '.join(known)}"
+        applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(arguments)
+        near = near_miss(name, arguments) + f"; its arguments are: {', '.join(arguments)}"
         raise ArgumentError(f"{what} has no argument {name!r}" + (f": {advice}" if applies else near))
 
 

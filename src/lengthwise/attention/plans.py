@@ -59,10 +59,6 @@ def plan(
     `ConfigError`; there is no fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
     """
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
-    if not isinstance(modifiers, AttentionModifiers):
-        raise ConfigError(
-            f"`modifiers` of an encoding must return AttentionModifiers(...), got {type(modifiers).__name__}"
-        )
     require_bidirectional(modifiers, mask)
     modifiers.check(q, mask.queries, mask.keys)
     if backend == "auto":
@@ -101,12 +97,12 @@ def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) 
     return BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
 
 
-def no_gradients(backend: str, device: torch.device | str) -> str | None:
+def gradients_unsupported_reason(backend: str, device: torch.device | str) -> str | None:
     """Return why a backend computes no gradients on a device, or None.
 
     If there is a reason, a call that needs gradients raises `ConfigError`.
     """
-    return BACKENDS[backend].no_gradients(device)
+    return BACKENDS[backend].gradients_unsupported_reason(device)
 
 
 def with_content(

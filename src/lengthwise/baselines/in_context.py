@@ -220,8 +220,8 @@ def require(names: Iterable[str]) -> None:
     """Raise `ConfigError` for a baseline that does not exist, or that needs scikit-learn where it is not installed."""
     for name in names:
         if name not in BASELINES:
-            known = ", ".join(BASELINES)
-            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; available: {known}")
+            available = ", ".join(BASELINES)
+            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; available: {available}")
         if name == "lasso":
             try:
                 import sklearn.linear_model  # noqa: F401

@@ -27,8 +27,8 @@ def show_answers(answers: "Sequence[FileAnswer]", page: Path | None, json: bool)
         print_json([answer.header() | {"rows": answer.rows} for answer in answers], indent=None)
     else:
         console = stdout()
-        for part in file_tables(summary):
-            console.print(part)
+        for table in file_tables(summary):
+            console.print(table)
     if page is not None:
         suffix = page.suffix.lower().removeprefix(".")
         kind = suffix if suffix in PICTURES else "html"

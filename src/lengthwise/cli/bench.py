@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lengthwise.measurements.speed import SpeedOptions
     from lengthwise.speed.compare import Change, Comparison
 
-Given = option_class({part.name: part for part in Speed.Options.fields()}, Speed().shown_default)
+Options = option_class({field.name: field for field in Speed.Options.fields()}, Speed().shown_default)
 
 
 @FLATTENED
@@ -51,7 +51,7 @@ class Output:
 
 def command(
     *names: Annotated[str, Parameter(name="ENCODINGS")],
-    given: Given = Given(),  # type: ignore[valid-type]
+    options: Options = Options(),  # type: ignore[valid-type]
     output: Output = Output(),
 ) -> int:
     """Measure the forward pass and the training step of every encoding on this machine, relative to NoPE.
@@ -77,7 +77,7 @@ def command(
     plot = None if output.plot is None else picture_file(output.plot, (".svg", ".png", ".pdf", ".html"))
     if out is not None and plot is not None and out.absolute() == plot.absolute():
         raise ConfigError(f"--out and --plot are the same file {output.out}; name two files")
-    answer, interrupt = _measured(_question(encodings, asdict(given), output), out)
+    answer, interrupt = _measured(_question(encodings, asdict(options), output), out)
     has_times = any("round" in row for row in answer.rows)
     if has_times or interrupt is None:
         show_answers([answer], plot if has_times else None, output.json)
@@ -89,13 +89,13 @@ def command(
     return _exit_code(answer)
 
 
-def _question(encodings: tuple[str, ...], given: dict[str, Any], output: Output) -> "SpeedOptions":
+def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Output) -> "SpeedOptions":
     """Return the question with the defaults of the device. Raise `ConfigError` for a device that cannot be used."""
     import torch
 
     from lengthwise.studies import Compute
 
-    chosen = option_values(Speed.Options.fields(), given)
+    chosen = option_values(Speed.Options.fields(), options)
     device = chosen.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     Compute(device=device, backend=chosen.get("backend", "auto"), threads=output.threads).require_usable()
     more = {"encodings": encodings, "threads": output.threads, "memory": output.memory}
@@ -112,13 +112,13 @@ def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, K
     keep_freed_memory()  # as in a worker that trains
     benchmark = Benchmark(options)
     with recording(out, benchmark.answer()) as record, progress() as show:
-        known = len(record.answer.rows)
+        rows_before = len(record.answer.rows)
         try:
             for rows in benchmark.rows(record.answer.rows, show):
                 record.add(rows)
         except KeyboardInterrupt as interrupt:
             return record.answer, interrupt
-    if known == len(record.answer.rows):
+    if rows_before == len(record.answer.rows):
         print(
             f"lengthwise: {one_line(out)} already has all rounds, so nothing was measured; to measure again, name another --out",
             file=sys.stderr,
@@ -130,11 +130,11 @@ def _exit_code(answer: "FileAnswer") -> int:
     """Return 0, or print which encodings have no times and return 1. Raise `ConfigError` if none has."""
     assert isinstance(answer.measurement, Speed)
     unmeasured = answer.measurement.unmeasured(answer.table)
-    wanted = {row["encoding"] for row in answer.rows} - {BASELINE} or {BASELINE}
+    labels = {row["encoding"] for row in answer.rows} - {BASELINE} or {BASELINE}
     missing = [
-        f"{label} could not be measured at any length: {why}" for label, why in unmeasured.items() if label in wanted
+        f"{label} could not be measured at any length: {why}" for label, why in unmeasured.items() if label in labels
     ]
-    if len(missing) == len(wanted):
+    if len(missing) == len(labels):
         raise ConfigError(missing[0])
     for line in missing:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)
@@ -149,26 +149,20 @@ def _compare(output: Output, encodings: tuple[str, ...]) -> int:
     from lengthwise.speed.compare import compare
 
     assert output.compare is not None
-    given = {"--out": output.out, "--plot": output.plot, "encodings": encodings or None}
-    if wrong := [name for name, value in given.items() if value is not None]:
+    incompatible = {"--out": output.out, "--plot": output.plot, "encodings": encodings or None}
+    if wrong := [name for name, value in incompatible.items() if value is not None]:
         raise ConfigError(f"--compare measures nothing, so it takes no {wrong[0]}; omit it")
-    answers = [read(Path(name)) for name in output.compare]
-    for name, answer in zip(output.compare, answers, strict=True):
-        if not isinstance(answer.measurement, Speed):
-            raise ConfigError(
-                f"{name} is an answer of {answer.measurement.name}; name two files of lengthwise bench --out"
-            )
-    comparison = compare(*answers)
+    comparison = compare(*(read(Path(name), Speed.name) for name in output.compare))
     if output.json:
         changes = [asdict(change) | {"verdict": change.verdict} for change in comparison.changes]
         print(json_text({"summary": _sentence(comparison), "notes": comparison.notes, "changes": changes}))
         return 0
-    for part in _parts(comparison, output.compare):
-        stdout().print(part)
+    for renderable in _renderables(comparison, output.compare):
+        stdout().print(renderable)
     return 0
 
 
-def _parts(comparison: "Comparison", names: Sequence[str]) -> Iterator["RenderableType"]:
+def _renderables(comparison: "Comparison", names: Sequence[str]) -> Iterator["RenderableType"]:
     """Yield what is printed: the changes beyond the noise, a summary in one sentence, and notes."""
     from lengthwise.speed.compare import LEVEL, SMALLEST_CHANGE
 
@@ -194,8 +188,8 @@ def _sentence(comparison: "Comparison") -> str:
     if not claimed:
         return f"None of {len(changes)} ratios to {BASELINE} changed beyond the noise."
     counts = {word: sum(change.verdict == word for change in claimed) for word in ("slower", "faster")}
-    parts = join_names([f"{count} {word}" for word, count in counts.items() if count])
-    return f"{len(claimed)} of {len(changes)} ratios to {BASELINE} changed beyond the noise: {parts} in B."
+    directions = join_names([f"{count} {word}" for word, count in counts.items() if count])
+    return f"{len(claimed)} of {len(changes)} ratios to {BASELINE} changed beyond the noise: {directions} in B."
 
 
 def _row(change: "Change") -> list[str]:

@@ -175,11 +175,11 @@ def _continued(runs: tuple[Run, ...], options: Comparison) -> tuple[Run, ...]:
 
 def _command(arguments: Sequence[str]) -> str:
     """Return the command that the study states. It leaves out the database's address, which may contain a password."""
-    kept = [word for word in arguments if not word.startswith("--store=")]
-    if "--store" in kept:
-        at = kept.index("--store")
-        del kept[at : at + 2]
-    return shlex.join(["lengthwise", *kept])
+    words = [word for word in arguments if not word.startswith("--store=")]
+    if "--store" in words:
+        at = words.index("--store")
+        del words[at : at + 2]
+    return shlex.join(["lengthwise", *words])
 
 
 def _task(options: Comparison) -> Choice:

@@ -10,17 +10,16 @@ from lengthwise import cache_folder
 from lengthwise.cli.options import FileOrHyphen, Place
 from lengthwise.cli.output_file import new_file
 from lengthwise.cli.printing import counted, one_line
-from lengthwise.values import ConfigError
+from lengthwise.values import SCORES, ConfigError
 
 if TYPE_CHECKING:
-    from lengthwise.exchange.tables import Table
     from lengthwise.report.pictures import Picture
 
 STDOUT = "-"
 
 app = App(
     name="export",
-    help="""Write scores, training curves, answers of measurements, charts, a bundle of a study, or a trained model as files.
+    help="""Write scores, answers of other measurements, charts, a bundle of a study, or a trained model as files.
 
 Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts --format pdf;
 lengthwise export bundle quickstart --out quickstart.zip""",
@@ -44,23 +43,7 @@ def scores(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Plac
         out: The file to write, which ends in .csv, .parquet or .tex, or - for CSV on the standard output.
         force: Overwrite the file if it exists.
     """
-    return _write_table(study, "scores", out, force, place)
-
-
-@app.command
-def curves(study: str, /, *, out: FileOrHyphen, force: bool = False, place: Place = Place()) -> int:
-    """Write the training curves of a study as CSV or Parquet, with one row for each recorded step of each run.
-
-    Parquet needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
-
-    Example: lengthwise export curves quickstart --out curves.parquet
-
-    Args:
-        study: The study's name; `lengthwise list studies` lists them.
-        out: The file to write, which ends in .csv or .parquet, or - for CSV on the standard output.
-        force: Overwrite the file if it exists.
-    """
-    return _write_table(study, "curves", out, force, place)
+    return _write_table(study, SCORES, out, force, place)
 
 
 @app.command
@@ -78,7 +61,9 @@ def answers(
     They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet needs
     pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
-    Example: lengthwise export answers quickstart attended-distance --out distances.csv; lengthwise export answers times.jsonl
+    Training curves are the answers of `training`.
+
+    Example: lengthwise export answers quickstart training --out curves.parquet; lengthwise export answers times.jsonl
     --out times.csv
 
     Args:
@@ -90,7 +75,7 @@ def answers(
     from lengthwise.measurements import find
 
     if measurement is not None:
-        return _write_table(study, "answers", out, force, place, find(measurement).name)
+        return _write_table(study, find(measurement).name, out, force, place)
     if not Path(study).suffix:
         raise ConfigError(
             f"export answers {study} needs the name of a measurement; `lengthwise list probes` lists them"
@@ -103,25 +88,22 @@ def answers(
     return _write(path, columns_file(file_columns(read(Path(study))), ending), f"the rows of {one_line(study)}")
 
 
-def _write_table(study: str, table: "Table", out: str, force: bool, place: Place, measurement: str = "") -> int:
-    """Write a table of a study into a file, whose ending decides the format, or as CSV to the standard output.
-
-    `measurement`: the name of the one whose answers are written.
-    """
+def _write_table(study: str, measurement: str, out: str, force: bool, place: Place) -> int:
+    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard output."""
     from lengthwise.exchange.tables import table_file
 
-    path, ending = _target(out, force, table)
+    path, ending = _target(out, force, measurement)
     with place.reading() as store:
-        content = table_file(store, study, table, ending, measurement)
-    return _write(path, content, f"the {table} of {one_line(study)}")
+        content = table_file(store, study, measurement, ending)
+    return _write(path, content, f"{measurement} of {one_line(study)}")
 
 
-def _target(out: str, force: bool, table: "Table") -> tuple[Path | None, str]:
+def _target(out: str, force: bool, measurement: str) -> tuple[Path | None, str]:
     """Return the path of the file to write, None for the standard output, and its ending."""
     from lengthwise.exchange.tables import ending_of
 
     path = None if out == STDOUT else new_file(out, force)
-    return path, ending_of("-.csv" if path is None else out, table)
+    return path, ending_of("-.csv" if path is None else out, measurement)
 
 
 def _write(path: Path | None, content: bytes, what: str) -> int:
@@ -185,7 +167,7 @@ def bundle(
     force: bool = False,
     place: Place = Place(),
 ) -> int:
-    """Write a study with its runs, scores, training curves, answers of measurements and weights as one file for `lengthwise import`
+    """Write a study with its runs, scores, other answers and weights as one file for `lengthwise import`
     elsewhere.
 
     It is a zip file with an SQLite database, the weights in safetensors and a list of SHA-256 sums. It has no code.
@@ -205,7 +187,7 @@ def bundle(
         raise ConfigError(f"--out must end in .zip, got {out!r}")
     with place.reading() as store:
         counts = export_bundle(store, study, path, weights=weights)
-    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['scores'], 'score')}"
+    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
     print(f"{one_line(path)}: {one_line(study)} with {parts} and the weights of {counted(counts['weights'], 'run')}")
     if weights and (missing := counts["runs"] - counts["weights"]):
         print(f"lengthwise: the bundle has no weights of {counted(missing, 'run')}", file=sys.stderr)

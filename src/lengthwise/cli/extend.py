@@ -175,15 +175,15 @@ def _question(
         lengths = number_ranges(options.lengths, "--lengths")
     settings: dict[str, Any] = {}
     if training_text is not None:
-        given = {field.name: getattr(tuning, field.name) for field in fields(tuning)}
+        tuning_options = {field.name: getattr(tuning, field.name) for field in fields(tuning)}
         longest = lengths[-1] if tuning.length is None else number_ranges(tuning.length, "--length")[0]
         settings = {"learning_rate": 2e-5 if tuning.lora is None else 2e-4} | DEFAULTS
-        settings |= {name: value for name, value in given.items() if value is not None and name != "tune"}
+        settings |= {name: value for name, value in tuning_options.items() if value is not None and name != "tune"}
         settings |= {"tune_sha256": training_text.sha256, "length": longest}
     return RetentionOptions(
         methods=methods,
         lengths=lengths,
-        tasks=tuple(dict.fromkeys(part.strip() for part in options.tasks.split(",") if part.strip())),
+        tasks=tuple(dict.fromkeys(name.strip() for name in options.tasks.split(",") if name.strip())),
         examples=options.examples,
         targets=options.targets,
         seed=options.seed,

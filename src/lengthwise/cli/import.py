@@ -25,7 +25,7 @@ def command(file: str, /, *, place: Place = Place()) -> int:
     with opened_bundle(Path(file)) as bundle, open_results(place.results, store=place.store) as store:
         added = bundle.add_to(store)
         name = store.name
-    kinds = {"runs": "run", "scores": "score", "answers": "answer", "weights": "weights file"}
+    kinds = {"runs": "run", "answers": "answer", "weights": "weights file"}
     counts = [counted(added[table], noun) for table, noun in kinds.items() if added[table]]
     new = f"added {', '.join(counts)}" if counts else "updated" if any(added.values()) else "nothing new"
     print(f"{one_line(bundle.study)} in {one_line(name)}: {new}")

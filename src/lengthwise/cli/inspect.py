@@ -86,8 +86,8 @@ def command(
         return 0
     console = stdout()
     console.width = min(console.width, WIDTH)
-    for part in tables(data, summary(choice.cls)):
-        console.print(part)
+    for renderable in tables(data, summary(choice.cls)):
+        console.print(renderable)
     return 0
 
 
@@ -134,12 +134,12 @@ def summary(make: type) -> str:
 
 
 def tables(data: Data, description: str) -> Iterator["RenderableType"]:
-    """Yield what is printed: a heading, and a part for each quantity that the encoding has, after an empty line."""
+    """Yield what is printed: a heading, and a section for each quantity that the encoding has, after an empty line."""
     yield _heading(data, description)
-    parts = list(_parts(data))
-    for part in parts or [["It changes neither embeddings nor attention, so there are no numbers."]]:
+    sections = list(_sections(data))
+    for section in sections or [["It changes neither embeddings nor attention, so there are no numbers."]]:
         yield ""
-        yield from part
+        yield from section
 
 
 def _heading(data: Data, description: str) -> "RenderableType":
@@ -226,7 +226,7 @@ def _rotation(data: Data) -> list["RenderableType"]:
     return [title_line(title), table, *note_lines(notes)]
 
 
-def _parts(data: Data) -> Iterator[list["RenderableType"]]:
+def _sections(data: Data) -> Iterator[list["RenderableType"]]:
     n = data["length"]
     if "frequencies" in data:
         yield _rotation(data)
@@ -268,9 +268,9 @@ def _buckets(buckets: list[int]) -> str:
         firsts.setdefault(bucket, distance)
     exact = next((b for b in sorted(firsts) if firsts[b] != b), len(firsts))
     wide = ", ".join(f"{bucket} from {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= exact)
-    parts = [f"buckets 0 … {exact - 1} begin at the distance of the same number"] if exact else []
-    parts += [f"buckets with their first distances: {wide}"] if wide else []
-    return f"{'; '.join(parts)}; {len(firsts)} buckets in all"
+    descriptions = [f"buckets 0 … {exact - 1} begin at the distance of the same number"] if exact else []
+    descriptions += [f"buckets with their first distances: {wide}"] if wide else []
+    return f"{'; '.join(descriptions)}; {len(firsts)} buckets in all"
 
 
 def _coordinate(values: Sequence[Numbers]) -> list["RenderableType"]:

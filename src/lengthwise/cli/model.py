@@ -58,32 +58,32 @@ def command(
     read = read_folder(folder, trust_remote_code=trust_remote_code)
     groups = description.layer_groups(read)
     comparisons = [*angles.compare_angles(read, groups), *biases.compare_biases(read, groups)]
-    found = mistakes.findings(Case(read, groups, comparisons))
+    findings = mistakes.findings(Case(read, groups, comparisons))
     checked = stored_buffers.check_weights(read, groups) if weights else None
     if checked is not None:
-        found += checked.findings
+        findings += checked.findings
     if file is not None:
         from lengthwise.huggingface.picture import draw
 
         cache_folder.write(file, draw(read, groups, file.suffix.lower().removeprefix(".")))
     if json:
         print_json(
-            {**record(read, groups, comparisons, found), "weights": None if checked is None else checked.numbers()}
+            {**record(read, groups, comparisons, findings), "weights": None if checked is None else checked.numbers()}
         )
     else:
-        _print(read, groups, comparisons, found)
+        _print(read, groups, comparisons, findings)
         if checked is not None:
             print(checked.in_words())
         if file is not None:
             print(f"Picture: {one_line(file)}.")
-    return PROBLEMS if any(finding.is_problem for finding in found) else 0
+    return PROBLEMS if any(finding.is_problem for finding in findings) else 0
 
 
 def record(
     read: "ModelFolder",
     groups: "list[LayerGroup]",
     comparisons: "list[Comparison | NotCompared]",
-    found: "list[Finding]",
+    findings: "list[Finding]",
 ) -> dict[str, Any]:
     """Return all results as plain data."""
     import dataclasses
@@ -114,8 +114,8 @@ def record(
             for group in groups
         ],
         "angles": [dataclasses.asdict(comparison) for comparison in comparisons],
-        "problems": [{"check": f.check, "text": f.text} for f in found if f.is_problem],
-        "notes": [{"check": f.check, "text": f.text} for f in found if not f.is_problem],
+        "problems": [{"check": f.check, "text": f.text} for f in findings if f.is_problem],
+        "notes": [{"check": f.check, "text": f.text} for f in findings if not f.is_problem],
         "versions": {
             "lengthwise": lengthwise.__version__,
             "transformers": transformers.__version__,
@@ -128,7 +128,7 @@ def _print(
     read: "ModelFolder",
     groups: "list[LayerGroup]",
     comparisons: "list[Comparison | NotCompared]",
-    found: "list[Finding]",
+    findings: "list[Finding]",
 ) -> None:
     from lengthwise.huggingface.angles import Comparison
     from lengthwise.huggingface.own_encoding import train_length_of
@@ -150,9 +150,9 @@ def _print(
         print()
         console.print(_angles_table(measured))
     print()
-    for finding in sorted(found, key=lambda f: not f.is_problem):
+    for finding in sorted(findings, key=lambda f: not f.is_problem):
         print(f"{'problem' if finding.is_problem else 'note'} ({finding.check}): {one_line(finding.text)}")
-    problems = sum(finding.is_problem for finding in found)
+    problems = sum(finding.is_problem for finding in findings)
     print(f"{problems or 'No'} problem{'s' if problems != 1 else ''} found.")
     if read.whole.get("auto_map"):
         print("config.json names code in the folder (auto_map), which runs only with --trust-remote-code.")

@@ -57,18 +57,18 @@ FileOrHyphen = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_re
 
 def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[int]:
     """Return the numbers of a list such as `256,512,1024`, in order. Raise `ConfigError` for anything else."""
-    parts = [part.strip() for part in re.split(r"[,\s]+", text) if part.strip()]
-    for part in parts:
-        if not re.fullmatch(r"[0-9]{1,10}", part) or not minimum <= int(part) <= MAX_INTEGER:
+    numbers = [number.strip() for number in re.split(r"[,\s]+", text) if number.strip()]
+    for number in numbers:
+        if not re.fullmatch(r"[0-9]{1,10}", number) or not minimum <= int(number) <= MAX_INTEGER:
             raise ConfigError(
-                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {part[:40]!r}; "
+                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {number[:40]!r}; "
                 f"write {option} {example}"
             )
-    if not parts:
+    if not numbers:
         raise ConfigError(
             f"{option} must be whole numbers, comma-separated, got {text[:40]!r}; write {option} {example}"
         )
-    return [int(part) for part in parts]
+    return [int(number) for number in numbers]
 
 
 def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
@@ -78,11 +78,11 @@ def number_ranges(text: str, option: str, minimum: int = 1) -> tuple[int, ...]:
     """
     counts: set[int] = set()
     expected = f"write whole numbers from {minimum} to 999,999,999, at most {MAX_RANGE:,} in a range: 5-20 or 5,10,20"
-    for part in filter(None, map(str.strip, text.split(","))):
-        match = re.fullmatch(r"([0-9]{1,9}[kKmM]?)(?:\s*-\s*([0-9]{1,9}[kKmM]?))?", part)
+    for item in filter(None, map(str.strip, text.split(","))):
+        match = re.fullmatch(r"([0-9]{1,9}[kKmM]?)(?:\s*-\s*([0-9]{1,9}[kKmM]?))?", item)
         first, last = (_whole(match[1]), _whole(match[2] or match[1])) if match else (-1, -1)
         if not (minimum <= first <= last) or last - first >= MAX_RANGE:
-            raise ConfigError(f"{option} contains {part[:40]!r}; {expected}")
+            raise ConfigError(f"{option} contains {item[:40]!r}; {expected}")
         counts |= set(range(first, last + 1))
     if not counts:
         raise ConfigError(f"{option} is empty; {expected}")
@@ -100,11 +100,11 @@ def split_names(text: str | None) -> list[str]:
     ['rope', 'fire:c=1,L=8', 'nope(window=3,sinks=true)']
     """
     names: list[str] = []
-    for part in filter(None, (p.strip() for p in split_at_commas(text or ""))):
-        if names and "=" in part and not set(":(") & set(part.partition("=")[0]):
-            names[-1] += f",{part}"
+    for item in filter(None, (p.strip() for p in split_at_commas(text or ""))):
+        if names and "=" in item and not set(":(") & set(item.partition("=")[0]):
+            names[-1] += f",{item}"
         else:
-            names.append(part)
+            names.append(item)
     return names
 
 
@@ -131,34 +131,36 @@ def method_names(text: str, example: str) -> tuple[str, ...]:
 # ---- options of a measurement ---------------------------------------------------------------------------------------
 
 
-def option_class(parts: Mapping[str, dataclasses.Field[Any]], shown: Callable[[dataclasses.Field[Any]], str]) -> Any:
+def option_class(options: Mapping[str, dataclasses.Field[Any]], shown: Callable[[dataclasses.Field[Any]], str]) -> Any:
     """Return a dataclass with options of a measurement as the command line gives them. None is the default of the measurement.
 
-    `parts`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists are text such
+    `options`: the fields of its `Options` by the name on the command line. `shown`: the default in help texts. Lists are text such
     as 5-20, 5,10,20 or rope,alibi, and so is the value of `lengths` if it stands for the field `length` of several questions.
     """
     fields: list[Any] = []
-    for name, part in parts.items():
-        text = f"{part.metadata['text']} [default: {shown(part)}]"
-        kind: Any = {int: Integer, float: float, bool: bool}.get(part.type)  # type: ignore[arg-type]
-        kind = part.type if get_origin(part.type) is Literal else str if name != part.name else kind or str
+    for name, field in options.items():
+        text = f"{field.metadata['text']} [default: {shown(field)}]"
+        kind: Any = {int: Integer, float: float, bool: bool}.get(field.type)  # type: ignore[arg-type]
+        kind = field.type if get_origin(field.type) is Literal else str if name != field.name else kind or str
         default = False if kind is bool else None
         annotated: Any = Annotated[kind if kind is bool else kind | None, Parameter(help=text, show_default=False)]
         fields.append((name, annotated, dataclasses.field(default=default)))
-    own_module = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
-    return FLATTENED(dataclasses.make_dataclass("Given", fields, frozen=True, kw_only=True, namespace=own_module))
+    namespace = {"__module__": __name__}  # cyclopts reads no fields of classes in the standard library
+    return FLATTENED(
+        dataclasses.make_dataclass("MeasurementOptions", fields, frozen=True, kw_only=True, namespace=namespace)
+    )
 
 
-def option_values(parts: Iterable[dataclasses.Field[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def option_values(fields: Iterable[dataclasses.Field[Any]], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were given, with lists as tuples."""
     values = {}
-    for part in parts:
-        if (value := given.get(part.name)) is not None:
-            if part.type == tuple[int, ...]:
-                value = number_ranges(value, f"--{part.name}", part.metadata["minimum"])
-            elif part.type == tuple[str, ...]:
+    for field in fields:
+        if (value := options.get(field.name)) is not None:
+            if field.type == tuple[int, ...]:
+                value = number_ranges(value, f"--{field.name}", field.metadata["minimum"])
+            elif field.type == tuple[str, ...]:
                 value = tuple(dict.fromkeys(split_names(value)))
-            values[part.name] = value
+            values[field.name] = value
     return values
 
 

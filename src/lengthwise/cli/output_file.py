@@ -36,8 +36,8 @@ def picture_file(text: str, endings: Sequence[str], option: str = "--plot") -> P
     """Return the path of a picture, as `output_file` does. Raise `ConfigError` if it has none of the endings."""
     suffix = Path(text).suffix.lower()
     if suffix not in endings:
-        known, near = join_names(endings).replace(" and ", " or "), near_miss(suffix, endings) if suffix else ""
-        raise ConfigError(f"{option} must end in {known}, got {text[:80]!r}{near}; name such a file")
+        names, near = join_names(endings).replace(" and ", " or "), near_miss(suffix, endings) if suffix else ""
+        raise ConfigError(f"{option} must end in {names}, got {text[:80]!r}{near}; name such a file")
     kind = "HTML page" if suffix == ".html" else "PDF file" if suffix == ".pdf" else f"{suffix[1:].upper()} picture"
     return output_file(text, kind, option)
 

@@ -250,6 +250,7 @@ def _data(result: "ProbeResult") -> dict[str, Any]:
     run, row = result.job.run, result.row
     about = {"label": run.label, "task": run.task, "seed": run.seed, "new": result.new, "key": run.key}
     return about | {
+        "measurement": row.measurement,
         "question": row.question,
         "columns": Table.from_data(row.rows).columns,
         "facts": row.facts,
@@ -269,7 +270,11 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
         parts += [f"against {against.label}, seed {against.seed}"] if against else []
         parts += [f"length {question['length']}"] if "length" in question else []
         names.append(", ".join(parts))
-    stdout().print(answer_table(of_answers(probe, names, [result.row for result in results]), "run"))
+    stdout().print(
+        answer_table(
+            of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results}), "run"
+        )
+    )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ANSWERS = ".jsonl"  # the ending of files of measurements
 ENDING = f".reach{ANSWERS}"
-Given = option_class({part.name: part for part in ReachOptions.fields()}, Reach().shown_default)
+Options = option_class({field.name: field for field in ReachOptions.fields()}, Reach().shown_default)
 
 
 @FLATTENED
@@ -69,7 +69,7 @@ class Computing:
 def command(
     *paths: Annotated[str, Parameter(name="PATHS")],
     files: Files = Files(),
-    options: Given = Given(),  # type: ignore[valid-type]
+    options: Options = Options(),  # type: ignore[valid-type]
     computing: Computing = Computing(),
     place: Place = Place(),
 ) -> int:
@@ -95,7 +95,8 @@ def command(
     if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
-        answers = [read(Path(path)) for path in paths]
+        first = read(Path(paths[0]))
+        answers = [first, *(read(Path(path), first.measurement.name) for path in paths[1:])]
     elif len(paths) == 1:
         answers = [_measured(paths[0], files, dataclasses.asdict(options), computing, place)]
     else:
@@ -106,7 +107,7 @@ def command(
     return 0
 
 
-def _measured(path: str, files: Files, given: dict[str, Any], computing: Computing, place: Place) -> "FileAnswer":
+def _measured(path: str, files: Files, options: dict[str, Any], computing: Computing, place: Place) -> "FileAnswer":
     """Measure what the file does not have yet, and return the answer."""
     if computing.max_minutes is not None and not computing.max_minutes > 0:
         raise ConfigError(f"--max-minutes must be more than 0, got {computing.max_minutes:g}")
@@ -118,7 +119,7 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     if chosen is not None and chosen.suffix != ANSWERS:
         raise ConfigError(f"--out must end in {ANSWERS}, got {files.out!r}; name such a file")
     text = None if files.text is None else read_text(files.text)
-    question = _question(given, text)
+    question = _question(options, text)
     if text is None and question.reads_text:
         raise ConfigError("--text is missing; name a text file for the model to read, or measure --tasks functions")
     Compute(device=computing.device, threads=computing.threads).require_usable()
@@ -168,11 +169,11 @@ def _measured(path: str, files: Files, given: dict[str, Any], computing: Computi
     return record.answer
 
 
-def _question(given: dict[str, Any], text: "Text | None") -> ReachOptions:
+def _question(options: dict[str, Any], text: "Text | None") -> ReachOptions:
     """Return the question. Misspelt methods and functions are named before the model is loaded."""
-    values = option_values(ReachOptions.fields(), given)
+    values = option_values(ReachOptions.fields(), options)
     if "methods" in values:
-        values["methods"] = method_names(given["methods"], "own,yarn:factor=4")
+        values["methods"] = method_names(options["methods"], "own,yarn:factor=4")
     with named_as_options(ReachOptions):
         question = ReachOptions(**values, text_sha256="" if text is None else text.sha256)
     if FUNCTIONS in question.tasks:

@@ -77,8 +77,10 @@ def _findings_data(findings: "Findings") -> dict[str, Any]:
     bare = [dataclasses.replace(task, answers={}) for task in findings.tasks]
     data = dataclasses.asdict(dataclasses.replace(findings, tasks=tuple(bare)))
     data["tasks"] = [_task_data(task) for task in data["tasks"]]
-    for task, found in zip(data["tasks"], findings.tasks, strict=True):
-        task["answers"] = {name: list(map(numbers_of, summaries)) for name, summaries in found.answers.items()}
+    for task, findings_of_task in zip(data["tasks"], findings.tasks, strict=True):
+        task["answers"] = {
+            name: list(map(numbers_of, summaries)) for name, summaries in findings_of_task.answers.items()
+        }
     return data
 
 

@@ -4,24 +4,21 @@ import dataclasses
 import itertools
 import json as json_module
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.options import Place
 from lengthwise.cli.printing import column, counted, figure, plain_table, print_json, stdout
+from lengthwise.measurements.base import SHOW
 from lengthwise.metrics import Metric
+from lengthwise.values import SCORES, TRAINING
 
 if TYPE_CHECKING:
-    from lengthwise.analysis.kinds import Kind
-    from lengthwise.store import AnswerRow, CurveRow, RunRow, ScoreRow
+    from lengthwise.store import AnswerRow, RunRow, ScoreRow
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
-LENGTH_KINDS: "dict[Kind, str]" = {
-    "shorter": "shorter than training",
-    "trained": "in distribution",
-    "longer": "longer than training",
-}
-STORED_ANSWERS = {"kept": "could not be read", "broken": "has steps that could not be read"}  # lists in the details
+SHOWN = (SCORES, TRAINING)  # above the other answers
 
 
 def command(run: str, /, *, place: Place = Place(), json: bool = False) -> int:
@@ -35,40 +32,45 @@ def command(run: str, /, *, place: Place = Place(), json: bool = False) -> int:
     """
     with place.open() as store:
         row = store.run(run)
-        scores, curve, answers = store.scores([row.key]), store.curve(row.key), store.answers([row.key])
-        option = store.option
+        answers, option = store.answers([row.key]), store.option
     if json:
-        lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "answers": answers}
-        print_json(dataclasses.asdict(row) | {key: list(map(dataclasses.asdict, rows)) for key, rows in lists.items()})
+        print_json(dataclasses.asdict(row) | {"answers": list(map(dataclasses.asdict, answers))})
         return 0
-    print_run(row, scores, curve)
-    _print_answers(f"{row.key[:8]}{option}", answers)
+    print_run(row, answers)
+    _print_answers(row, [answer for answer in answers if answer.measurement not in SHOWN], option)
     return 0
 
 
-def _print_answers(key: str, answers: "list[AnswerRow]") -> None:
-    """Print what the training recorded as a table, and for other measurements the command that shows their answers."""
+def _print_answers(run: "RunRow", answers: "list[AnswerRow]", option: str) -> None:
+    """Print what training and evaluation recorded as tables, and for probes the command that shows their answers."""
     from lengthwise.analysis.answers import of_answers
     from lengthwise.measurements import MEASUREMENTS
-    from lengthwise.measurements.development import Development
     from lengthwise.report.answer_table import answer_table
 
     by_name: dict[str, list[AnswerRow]] = {}
     for answer in answers:
-        by_name.setdefault(answer.question["measurement"], []).append(answer)
+        by_name.setdefault(answer.measurement, []).append(answer)
     for name, rows in by_name.items():
         print()
-        if name == Development.name:
-            stdout().print(answer_table(of_answers(MEASUREMENTS[name], [name], rows)))
+        measurement, command = MEASUREMENTS.get(name), f"lengthwise probe {name} KEY"
+        lengths = [row.question["length"] for row in rows if "length" in row.question]
+        if measurement is not None and measurement.command == SHOW:
+            names = [f"length {length:,}" for length in lengths] or [name]
+            stdout().print(
+                answer_table(of_answers(measurement, names, rows, {run.key: run}), measurement.chapter.lower())
+            )
             continue
-        lengths = sorted({row.question["length"] for row in rows if "length" in row.question})
-        option = f" --lengths {','.join(map(str, lengths))}" if lengths else ""
-        command = MEASUREMENTS[name].command if name in MEASUREMENTS else f"lengthwise probe {name} KEY"
-        print(f"{name}: {counted(len(rows), 'stored answer')}; `{command.replace('KEY', key)}{option}` shows them")
+        lengths_option = f" --lengths {','.join(map(str, sorted(set(lengths))))}" if lengths else ""
+        command = measurement.command if measurement is not None else command
+        command = command.replace("KEY", f"{run.key[:8]}{option}") + lengths_option
+        print(f"{name}: {counted(len(rows), 'stored answer')}; `{command}` shows them")
 
 
-def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") -> None:
+def print_run(run: "RunRow", answers: "list[AnswerRow]") -> None:
     from lengthwise.analysis.training_set import training_set
+    from lengthwise.measurements import Table
+    from lengthwise.measurements.scores import FurtherScores
+    from lengthwise.store import ScoreRow
 
     console = stdout()
     console.print(f"{run.label} on {run.task}, seed {run.seed}", style="bold")
@@ -89,47 +91,47 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
             text = ", ".join(filter(None, [run.metric, f"{run.better} is better", text]))
         facts.add_row(name, text)
     console.print(facts)
-    if curve:
-        losses = [point.loss for point in curve]
-        print(f"\nloss {figure(losses[0])} {_bars(losses)} {figure(losses[-1])}, {curve[-1].step} steps")
-    if scores:
+    for answer in answers:
+        if answer.measurement == TRAINING:
+            curve = Table.from_data(answer.rows)
+            losses, step = curve.column("loss"), curve.column("step")[-1]
+            print(f"\nloss {figure(losses[0])} {_bars(losses)} {figure(losses[-1])}, {step} steps")
+    if scores := [ScoreRow.of(answer) for answer in answers if answer.measurement == SCORES]:
         print()
         console.print(scores_table(run, scores))
-        for score, (name, problem) in itertools.product(scores, STORED_ANSWERS.items()):
-            for answer in _details(score).get(name, []):
-                console.print()
-                console.print(f"{problem}, length {score.length}: {answer['question']}", style="bold")
-                console.print(answer["generated"] or "(nothing was generated)")
+    for answer, excerpts in itertools.product(answers, FurtherScores.excerpts):
+        if answer.measurement == FurtherScores.name:
+            for row in Table.from_data(answer.rows):
+                if all(row[name] == value for name, value in excerpts.where.items()):
+                    console.print()
+                    length = answer.question["length"]
+                    console.print(f"{excerpts.title}, length {length}: {row['question']}", style="bold")
+                    console.print(row["generated"] or "(nothing was generated)")
 
 
 def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
-    """Return a table with one row per score: the score, further means of decoded answers, and the baselines' scores."""
-    from lengthwise.analysis.gather import baselines_beside, metric_of
-    from lengthwise.analysis.kinds import length_kind_of_score
+    """Return a table with one row per score, and the baselines' scores."""
+    from lengthwise.analysis.gather import metric_of
+    from lengthwise.analysis.kinds import KIND_WORDS, Kind, length_kind
 
     table = plain_table()
-    decoded = any("unreadable" in _details(score) for score in scores)
-    means = list(dict.fromkeys(name for score in scores for name in ordered_means(_details(score))))
-    baseline_scores = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
-    baselines = list(dict.fromkeys(name for row in baseline_scores for name in row))
-    extra_columns = [*means, *(["unreadable"] if decoded else []), *baselines]
-    for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *extra_columns):
+    of_baselines = [{one["name"]: one["score"] for one in score.baselines} for score in scores]
+    baselines = list(dict.fromkeys(name for row in of_baselines for name in row))
+    for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *baselines):
         table.add_column(name, justify="right", style="dim" if name in baselines else "")
     table.add_column("")
-    for score, of_baselines in zip(scores, baseline_scores, strict=True):
-        details = _details(score)
-        numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
-        unreadable = [str(details.get("unreadable", "–"))] if decoded else []
-        length_kind = LENGTH_KINDS[length_kind_of_score(run, score)]
+    for score, beside in zip(scores, of_baselines, strict=True):
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error or None, 2), f"{score.n}"]
-        baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
-        table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
-    for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        of_kind = [score for score in scores if length_kind_of_score(run, score) == kind]
+        cells = [f"{beside[name]:.4f}" if name in beside else "–" for name in baselines]
+        table.add_row(*row, *cells, KIND_WORDS[length_kind(run, score.asked)])
+    kinds: tuple[Kind, ...] = ("trained", "longer")  # shorter lengths are in neither mean
+    for kind in kinds:
+        of_kind = [score for score in scores if length_kind(run, score.asked) == kind]
         if overall := overall_score(metric_of(run), of_kind):
             mean, examples = overall
-            blank = [""] * len(extra_columns)
-            table.add_row("all", f"{mean:.4f}", "", f"{examples}", *blank, f"{LENGTH_KINDS[kind]}, all lengths")
+            table.add_row(
+                "all", f"{mean:.4f}", "", f"{examples}", *[""] * len(baselines), f"{KIND_WORDS[kind]}, all lengths"
+            )
     return table
 
 
@@ -147,18 +149,6 @@ def overall_score(metric: Metric, scores: "list[ScoreRow]") -> tuple[float, int]
     return mean, sum(score.n for score in scores)
 
 
-def _details(score: "ScoreRow") -> dict[str, Any]:
-    """Return the details of decoded answers, see `evaluation.Score.details`."""
-    details = score.facts.get("details")
-    return details if isinstance(details, dict) else {}
-
-
-def ordered_means(details: dict[str, Any]) -> list[str]:
-    """Return the names of the means in the task's order. Rows without a stored order keep their own."""
-    means, order = details.get("means", {}), details.get("order", [])
-    return [*(name for name in order if name in means), *(name for name in means if name not in order)]
-
-
 def _settings(value: Any) -> str:
     if isinstance(value, dict):
         version = value.get("class") if "is" in value else None
@@ -170,7 +160,7 @@ def _settings(value: Any) -> str:
     return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
 
 
-def _bars(values: list[float]) -> str:
+def _bars(values: Sequence[float]) -> str:
     """Return the values as a row of block characters, scaled from the lowest to the highest value."""
     step = max(1, math.ceil(len(values) / CURVE_WIDTH))
     finite = [value for value in values[::step] if math.isfinite(value)]

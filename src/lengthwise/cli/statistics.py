@@ -44,27 +44,27 @@ def command(
 
     options = Options(threshold=threshold, difference=difference, length=length)
     with place.reading() as store:
-        found = statistics_of(findings(store, study), options)
+        statistics = statistics_of(findings(store, study), options)
     if json:
-        print_json(data_of(found))
+        print_json(data_of(statistics))
         return 0
-    if not found.tasks:
+    if not statistics.tasks:
         print("No results yet: no run has a score.")
-    for task in found.tasks:
+    for task in statistics.tasks:
         _print_task(task)
-    _print_over_tasks(found)
+    _print_over_tasks(statistics)
     return 0
 
 
-def data_of(found: "Statistics") -> dict[str, Any]:
+def data_of(statistics: "Statistics") -> dict[str, Any]:
     """Return statistics as plain data. Each comparison has its needed seeds and its probability of superiority."""
-    data = dataclasses.asdict(found)
-    for task, row in zip(found.tasks, data["tasks"], strict=True):
+    data = dataclasses.asdict(statistics)
+    for task, row in zip(statistics.tasks, data["tasks"], strict=True):
         needed = row.pop("needed")
         for comparison, entry in zip(task.comparisons, row["comparisons"], strict=True):
             entry["needed"] = needed.get((comparison.first, comparison.second))
             entry["superiority"] = comparison.superiority
-    for group, row in zip(found.over_tasks, data["over_tasks"], strict=True):
+    for group, row in zip(statistics.over_tasks, data["over_tasks"], strict=True):
         for comparison, entry in zip(group.comparisons, row["comparisons"], strict=True):
             entry["superiority"] = comparison.superiority
     return data
@@ -101,9 +101,9 @@ def _print_task(task: "TaskStatistics") -> None:
     console.print()
 
 
-def _print_over_tasks(found: "Statistics") -> None:
+def _print_over_tasks(statistics: "Statistics") -> None:
     console = stdout()
-    for group in found.over_tasks:
+    for group in statistics.over_tasks:
         console.print(f"All {len(group.tasks)} tasks with {group.metric}, over all longer lengths", style="bold")
         table = _table("encoding", "interquartile mean", "interval")
         for label, interval in group.interquartile.items():
@@ -112,8 +112,8 @@ def _print_over_tasks(found: "Statistics") -> None:
         if group.comparisons:
             console.print(_comparisons(group.comparisons, {}))
         console.print()
-    if found.ranking is not None:
-        order = found.ranking
+    if statistics.ranking is not None:
+        order = statistics.ranking
         seeds = f"{len(order.seeds)} seed{'s' if len(order.seeds) != 1 else ''}"
         console.print(f"Mean reciprocal rank over {len(order.tasks)} tasks, {seeds}", style="bold")
         table = _table("encoding", "longer lengths", "interval")

@@ -71,7 +71,7 @@ class Overview:
         self.runs = {run.key: run for run in study.runs}
         self.counts = {"pending": len(self.runs), "running": 0, "done": 0, "failed": 0}
         self.before = 0  # runs that had ended when this call began
-        self.own = 0  # runs of this call that ended since then
+        self.ended_here = 0  # runs of this call that ended since then
         self.left: dict[str, float] = {}  # remaining cost, by run key
         self.costs: dict[str, Any] = {}
         self.places: dict[str, str] = {}  # machines of the active runs, by key, unless it is this one
@@ -93,7 +93,7 @@ class Overview:
             self._advance(event)
         elif isinstance(event, (Done, Failed, Released)):
             self.etas.pop(event.key, None)
-            self.own += not isinstance(event, Released)
+            self.ended_here += not isinstance(event, Released)
             if not isinstance(event, Released):
                 self._set_left(event.key, 0.0, counts=isinstance(event, Done))
 
@@ -127,7 +127,7 @@ class Overview:
     @property
     def ended(self) -> int:
         """The number of runs that are done or failed. The last counts may be older than the events of this call."""
-        return max(self.counts["done"] + self.counts["failed"], self.before + self.own)
+        return max(self.counts["done"] + self.counts["failed"], self.before + self.ended_here)
 
     def completed(self) -> float:
         """Return the number of completed runs, with fractions for active runs."""
@@ -140,8 +140,8 @@ class Overview:
             return self.estimated
         rate = self.finished_cost / max(1e-9, time.perf_counter() - self.start)
         unfinished = sum(1 for left in self.left.values() if left > 0)
-        own_share = min(1.0, (self.total - self.ended) / unfinished) if unfinished else 0.0  # other calls do the rest
-        return max([sum(self.left.values()) * own_share / rate, *self.etas.values()])
+        our_share = min(1.0, (self.total - self.ended) / unfinished) if unfinished else 0.0  # other calls do the rest
+        return max([sum(self.left.values()) * our_share / rate, *self.etas.values()])
 
     def name(self, key: str) -> str:
         run = self.runs.get(key)

@@ -144,8 +144,8 @@ def _verify(folder: Path) -> int:
     from lengthwise.corpora.prepared import ADVICE, damages
 
     with progress() as show:
-        found = damages(folder, show)
-    if found:
-        raise ConfigError(f"the corpus {folder} is damaged: {'; '.join(found[:10])}; {ADVICE}")
+        problems = damages(folder, show)
+    if problems:
+        raise ConfigError(f"the corpus {folder} is damaged: {'; '.join(problems[:10])}; {ADVICE}")
     print(f"{one_line(folder)}: every file has its size and its SHA-256")
     return 0

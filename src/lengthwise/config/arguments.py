@@ -20,8 +20,8 @@ def _signature(cls: type) -> inspect.Signature:
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         (names,) = get_args(parameters.pop().annotation)
         inherited = inspect.signature(owner.__mro__[1]).parameters
-        own = {p.name: p for p in parameters}
-        by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *own}} | own
+        declared = {p.name: p for p in parameters}
+        by_name = {name: p for name, p in inherited.items() if name in {*names.__annotations__, *declared}} | declared
         parameters = sorted(by_name.values(), key=lambda p: p.default is not p.empty)
     return signature.replace(parameters=parameters)
 

@@ -17,7 +17,7 @@ def choice_from_data(kind: str, data: Any) -> Choice:
     if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
         raise ConfigError(f'a choice of {kind} must be an object like {{"is": "NAME", ...}}, got {data!r}')
     settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}
-    make = Registry.known[kind].find(data["is"])
+    make = Registry.by_kind[kind].find(data["is"])
     if "temperature" in layer_settings_of(make) and settings.get("temperature") is not None:
         settings["temperature"] = choice_from_data(kind, settings["temperature"])
     choice = choose(make, **settings)

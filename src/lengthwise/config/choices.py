@@ -55,7 +55,7 @@ class Choice:
         """
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
         if len(self.parts) > 1:
-            return Registry.known[self.kind].combine([part.build(**context) for part in self.parts])
+            return Registry.by_kind[self.kind].combine([part.build(**context) for part in self.parts])
         return self.cls(**from_context(self.cls, context), **dict(self.settings))
 
     @property
@@ -63,7 +63,7 @@ class Choice:
         """Return the choices that one layer combines: the encoding, its temperature and its sinks, if it has them."""
         extra = (self.layer.temperature,) if self.layer.temperature is not None else ()
         if self.layer.sinks:
-            extra = (*extra, choose(Registry.known[self.kind].find("Sinks")))
+            extra = (*extra, choose(Registry.by_kind[self.kind].find("Sinks")))
         return (replace(self, layer=LayerSettings(), remaining_layers=()), *extra)
 
     @property
@@ -123,7 +123,7 @@ class Choice:
     @property
     def layer_settings(self) -> dict[str, Any]:
         """Return the settings of the layer that are not the defaults, by the names that they have for this class."""
-        return layer_settings_by_name(self.cls, self.layer.given)
+        return layer_settings_by_name(self.cls, self.layer.non_defaults)
 
     @property
     def located_label(self) -> str:
@@ -143,7 +143,7 @@ def choose(make: type, **settings: Any) -> Choice:
     if not isinstance(make, type) or kind is None:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
-    Registry.known[kind].require_own_name(make)
+    Registry.by_kind[kind].require_unique_name(make)
     layer = {field: settings.pop(name) for name, field in layer_settings_of(make).items() if name in settings}
     _require_settings(make, settings)
     complete = {
@@ -173,7 +173,7 @@ def _in_layer(choice: Choice, **settings: Any) -> Choice:
     """Return the choice with the settings of its layer, after checking them."""
     if not settings:
         return choice
-    layer, registry = LayerSettings(**settings), Registry.known[choice.kind]
+    layer, registry = LayerSettings(**settings), Registry.by_kind[choice.kind]
     layer.require(choice.name)
     temperatures = [make.__name__ for make in registry if is_temperature(make)]
     if isinstance(layer.temperature, str):
@@ -190,13 +190,13 @@ def _in_layer(choice: Choice, **settings: Any) -> Choice:
 
 def _require_settings(make: type, names: Iterable[str]) -> None:
     """Raise `ConfigError` for an unknown setting. For one in `settings_of_others`, name the classes that have it."""
-    known = settings_of(make)
+    settings = settings_of(make)
     for name in names:
-        if name not in known and name in getattr(make, "settings_of_others", ()):
-            registry = Registry.known[make.kind]  # type: ignore[attr-defined]
+        if name not in settings and name in getattr(make, "settings_of_others", ()):
+            registry = Registry.by_kind[make.kind]  # type: ignore[attr-defined]
             others = ", ".join(other.__name__ for other in registry if name in settings_of(other))
             raise ConfigError(f"{make.__name__} has no {name}; the {registry.plural} that have one are: {others}")
-    require_known(make.__name__, names, [*known, *layer_settings_of(make)])
+    require_known(make.__name__, names, [*settings, *layer_settings_of(make)])
 
 
 def alternate(*choices: Choice) -> Choice:
@@ -245,7 +245,7 @@ class Registry:
     Names ignore case.
     """
 
-    known: ClassVar[dict[str, "Registry"]] = {}
+    by_kind: ClassVar[dict[str, "Registry"]] = {}
 
     def __init__(
         self, kind: str, makes: Iterable[type], plural: str, combine: Callable[[list[Any]], Any] | None = None
@@ -256,7 +256,7 @@ class Registry:
         self._classes = dict(self._builtin)
         self._entry_points_loaded = False
         self.broken: dict[str, str] = {}  # name -> why a class of another package cannot be used
-        Registry.known[kind] = self
+        Registry.by_kind[kind] = self
 
     def combine(self, parts: list[Any]) -> Any:
         """Return one instance that does what all parts do; see `Choice.parts`."""
@@ -301,14 +301,14 @@ class Registry:
             )
         self._classes[make.__name__] = make
 
-    def require_own_name(self, make: type) -> None:
+    def require_unique_name(self, make: type) -> None:
         """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
-        builtin = {folded(name): known for name, known in self._builtin.items()}
-        known = builtin.get(folded(make.__name__), make)
-        if known is not make and make not in self._classes.values():
+        builtin = {folded(name): listed for name, listed in self._builtin.items()}
+        namesake = builtin.get(folded(make.__name__), make)
+        if namesake is not make and make not in self._classes.values():
             raise ConfigError(
-                f"{source_location(make)}: the {self.kind} {make.__name__} has the same name as {known.__name__} of "
-                f"{known.__module__}; rename it"
+                f"{source_location(make)}: the {self.kind} {make.__name__} has the same name as {namesake.__name__} of "
+                f"{namesake.__module__}; rename it"
             )
 
     def _clash(self, name: str, make: type) -> type | None:
@@ -345,11 +345,11 @@ class Registry:
         make = self._by_folded_name().get(folded(name))
         if make is not None:
             return make
-        parts = [part for part in name.split(",") if part.strip()]
-        if "," in name and parts and all(self.has(part) for part in parts):
-            raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(parts)}")
-        if len(parts) > 1 and self.has(parts[0]) and "=" in parts[1]:
-            raise ConfigError(f"{name!r}: write settings after a colon: {parts[0]}:{','.join(parts[1:])}")
+        words = [word for word in name.split(",") if word.strip()]
+        if "," in name and words and all(self.has(word) for word in words):
+            raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(words)}")
+        if len(words) > 1 and self.has(words[0]) and "=" in words[1]:
+            raise ConfigError(f"{name!r}: write settings after a colon: {words[0]}:{','.join(words[1:])}")
         for broken, reason in self.broken.items():
             if folded(broken) == folded(name):
                 raise ConfigError(reason)
@@ -360,8 +360,8 @@ class Registry:
             )
         if near_miss(name, names):
             raise UnknownName(f"there is no {self.kind} {unlisted(name, names)}")
-        own = "for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
-        raise UnknownName(f"there is no {self.kind} {name!r}; {own}; available: {', '.join(names)}")
+        advice = "for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
+        raise UnknownName(f"there is no {self.kind} {name!r}; {advice}; available: {', '.join(names)}")
 
     def parse(self, text: str) -> Choice:
         """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1`, `fire(hidden_layers=1)`.
@@ -371,8 +371,8 @@ class Registry:
         """
         if self.kind == "encoding":
             require_closed_parentheses(text)
-        parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
-        if layers := repeated_layers(text, parts):
+        terms = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
+        if layers := repeated_layers(text, terms):
             choices = {layer: self.parse_layer(layer) for layer in dict.fromkeys(layers)}
             return alternate(*(choices[layer] for layer in layers))
         return self.parse_layer(text)
@@ -382,17 +382,19 @@ class Registry:
         name, _, rest = (with_colon(text) if self.kind == "encoding" else text).partition(":")
         make = self.find(name)
         settings: dict[str, Any] = {}
-        known, layer_settings = settings_of(make), layer_settings_of(make)
-        for part in filter(None, split_at_commas(rest)):
-            key, equals, value = part.partition("=")
+        class_settings, layer_settings = settings_of(make), layer_settings_of(make)
+        for setting in filter(None, split_at_commas(rest)):
+            key, equals, value = setting.partition("=")
             key = key.strip().replace("-", "_")
-            if not equals and self.has(part):
-                raise ConfigError(f"{text!r}: separate {self.kind}s with spaces instead of commas: ... {part} ...")
+            if not equals and self.has(setting):
+                raise ConfigError(f"{text!r}: separate {self.kind}s with spaces instead of commas: ... {setting} ...")
             if not equals:
-                raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
+                raise ConfigError(f"{text!r}: {setting!r} is not a setting; write {make.__name__.lower()}:name=value")
             _require_settings(make, [key])
             if key in settings:
                 raise ConfigError(f"{text!r} sets {make.__name__}.{key} twice; omit one of them")
-            kind = LAYER_TYPES[layer_settings[key]][0] if key in layer_settings else annotation(make, known[key])
+            kind = (
+                LAYER_TYPES[layer_settings[key]][0] if key in layer_settings else annotation(make, class_settings[key])
+            )
             settings[key] = parse_value(value.strip(), kind, f"{make.__name__}.{key}")
         return choose(make, **settings)

@@ -30,10 +30,10 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
-        known = f" (it provides {', '.join(context)})" if context else ""
+        provided = f" (it provides {', '.join(context)})" if context else ""
         raise ConfigError(
             f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
-            f"{known}; give {'it' if len(unknown) == 1 else 'them'} a default"
+            f"{provided}; give {'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}
 
@@ -41,9 +41,9 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
     """Return the settings that appear in a label: those that differ from their defaults, and the class's `always_shown`."""
     always = getattr(make, "always_shown", ())
-    known = {name: p.default for name, p in settings_of(make).items()}
-    complete = {name: settings.get(name, default) for name, default in known.items() if name in {*settings, *always}}
-    return ", ".join(f"{k}={v}" for k, v in complete.items() if k in always or v != known[k])
+    defaults = {name: p.default for name, p in settings_of(make).items()}
+    complete = {name: settings.get(name, default) for name, default in defaults.items() if name in {*settings, *always}}
+    return ", ".join(f"{k}={v}" for k, v in complete.items() if k in always or v != defaults[k])
 
 
 def annotation(make: type, parameter: inspect.Parameter) -> Any:

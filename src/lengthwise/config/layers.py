@@ -24,13 +24,13 @@ class LayerSettings:
     sinks: bool = False
 
     @property
-    def given(self) -> dict[str, Any]:
+    def non_defaults(self) -> dict[str, Any]:
         """The settings that are not the defaults, by name."""
         return {name: value for name, value in vars(self).items() if value != LAYER_TYPES[name][1]}
 
     def to_data(self) -> dict[str, Any]:
         """Return the settings that are not the defaults as plain JSON data."""
-        return {name: value.to_data() if name == "temperature" else value for name, value in self.given.items()}
+        return {name: value.to_data() if name == "temperature" else value for name, value in self.non_defaults.items()}
 
     def require(self, owner: str) -> None:
         """Raise `ConfigError` for a window or sinks that no layer can have. `owner` starts the message."""
@@ -57,8 +57,8 @@ def layer_settings_of(make: type) -> dict[str, str]:
     The names are those of the fields. If the class has a setting of its own with that name, its layer's is `layer_NAME`:
     `choose(ReRoPE, window=64, layer_window=512)`.
     """
-    own, is_encoding = settings_of(make), getattr(make, "kind", None) == "encoding"
-    return {f"layer_{field}" if field in own else field: field for field in LAYER_TYPES if is_encoding}
+    class_settings, is_encoding = settings_of(make), getattr(make, "kind", None) == "encoding"
+    return {f"layer_{field}" if field in class_settings else field: field for field in LAYER_TYPES if is_encoding}
 
 
 def layer_settings_by_name(make: type, fields: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def require_combination(make: type, layer: LayerSettings, temperatures: list[str
     """
     name, temperature = make.__name__, layer.temperature
     if temperature is not None:
-        if not is_temperature(temperature.cls) or temperature.remaining_layers or temperature.layer.given:
+        if not is_temperature(temperature.cls) or temperature.remaining_layers or temperature.layer.non_defaults:
             raise ConfigError(
                 f"{name}.temperature must be a temperature, got {temperature.label}; available: {', '.join(temperatures)}"
             )
@@ -128,21 +128,21 @@ def split_layers(text: str) -> list[str]:
     return _split_outside_brackets(text, r"\+(?![\d.])")
 
 
-def repeated_layers(text: str, parts: list[str]) -> list[str]:
-    """Return the text of each layer of a pattern, of which `parts` are the parts; nothing if it is no pattern.
+def repeated_layers(text: str, terms: list[str]) -> list[str]:
+    """Return the text of each layer of a pattern with these terms, such as "rope*3"; nothing if it is no pattern.
 
     >>> repeated_layers("rope*3+nope", ["rope*3", "nope"])
     ['rope', 'rope', 'rope', 'nope']
     """
-    matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
-    if len(parts) == 1 and not matches[0]:
+    matches = [re.fullmatch(r"(.*[^*])\*(\d+)", term) for term in terms]
+    if len(terms) == 1 and not matches[0]:
         return []
-    if not all(part.strip() for part in parts):
+    if not all(term.strip() for term in terms):
         raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
     counts = [int(m[2][:9]) if m else 1 for m in matches]
     if sum(counts) > 1000 or not all(counts):
         raise ConfigError(f"{text!r:.100}: a pattern must have at most 1,000 layers, and each encoding at least 1")
-    layers = [m[1] if m else part for part, m in zip(parts, matches, strict=True)]
+    layers = [m[1] if m else term for term, m in zip(terms, matches, strict=True)]
     return [layer for layer, count in zip(layers, counts, strict=True) for _ in range(count)]
 
 
@@ -158,11 +158,11 @@ def split_at_commas(text: str) -> list[str]:
 def _split_outside_brackets(text: str, separator: str) -> list[str]:
     """Split at the matches of a regular expression, except inside brackets and parentheses."""
     separators = {match.start() for match in re.finditer(separator, text)}
-    parts, depth = [""], 0
+    terms, depth = [""], 0
     for index, character in enumerate(text):
         depth += (character in "[(") - (character in "])" and depth > 0)
         if index in separators and not depth:
-            parts.append("")
+            terms.append("")
         else:
-            parts[-1] += character
-    return parts
+            terms[-1] += character
+    return terms

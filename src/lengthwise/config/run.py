@@ -53,11 +53,11 @@ class Run(Config):
         """Require that the parent's weights fit this run's model, and that there are few ancestors."""
         # The mixer first, because the defaults of other settings depend on it.
         for name in ("mixer", *(f.name for f in dataclasses.fields(self.model))):
-            own, inherited = getattr(self.model, name), getattr(parent.model, name)
-            is_added = name == "qk_norm" and own  # the norms begin with weights of 1
-            if own != inherited and name not in ("dropout", "share_encoding") and not is_added:
+            ours, inherited = getattr(self.model, name), getattr(parent.model, name)
+            is_added = name == "qk_norm" and ours  # the norms begin with weights of 1
+            if ours != inherited and name not in ("dropout", "share_encoding") and not is_added:
                 raise ConfigError(
-                    f"a run must have the model of its parent, got {name} {own!r}, but {parent.label} has {inherited!r}; "
+                    f"a run must have the model of its parent, got {name} {ours!r}, but {parent.label} has {inherited!r}; "
                     "use the parent's model"
                 )
         if len(parent.lineage) >= MAX_LINEAGE:
@@ -68,7 +68,7 @@ class Run(Config):
     def _require_encoding_of(self, mixer: Mixer) -> None:
         """Require an encoding, and a position scheme, that the mixer can take."""
         encoding = self.encoding
-        if encoding.remaining_layers or encoding.layer.given or encoding.name not in mixer.encodings:
+        if encoding.remaining_layers or encoding.layer.non_defaults or encoding.name not in mixer.encodings:
             raise ConfigError(
                 f"{mixer.label} has no attention, so its encoding must be {' or '.join(mixer.encodings)}, got "
                 f"{encoding.label}; choose {mixer.encodings[0]}"
@@ -92,8 +92,8 @@ class Run(Config):
         return super().from_data(data)
 
     def identity(self) -> dict[str, Any]:
-        own = {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
-        return own | ({"parent": self.parent.key} if self.parent is not None else {})
+        data = {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
+        return data | ({"parent": self.parent.key} if self.parent is not None else {})
 
     @property
     def key(self) -> str:
@@ -111,8 +111,8 @@ class Run(Config):
         """Return the choices of the run and its ancestors: encodings, tasks and position schemes."""
         scheme = self.training.positions
         inherited = self.parent.choices if self.parent is not None else ()
-        parts = (part for layer in self.encoding.layers for part in layer.parts)
-        return (*parts, self.task, *([scheme] if scheme is not None else []), *inherited)
+        encodings = (choice for layer in self.encoding.layers for choice in layer.parts)
+        return (*encodings, self.task, *([scheme] if scheme is not None else []), *inherited)
 
     @property
     def lineage(self) -> "tuple[Run, ...]":
@@ -127,14 +127,14 @@ class Run(Config):
         with a parent names it: `YaRN(factor=4.0) from RoPE`, or `YaRN(factor=4.0) from RoPE (100 steps at 1024)`.
         """
         scheme = self.training.positions
-        own = self._encoding_label() if self.model.mixer is None else self._mixer_label(MIXERS[self.model.mixer])
-        own += f" with {scheme.label}" if scheme is not None else ""
+        label = self._encoding_label() if self.model.mixer is None else self._mixer_label(MIXERS[self.model.mixer])
+        label += f" with {scheme.label}" if scheme is not None else ""
         if self.parent is None:
-            return own
+            return label
         inherited = self.parent.label if self.parent.parent is None else f"({self.parent.label})"
         steps, length = self.training.steps, self.training.train_length
         at = f" at {length}" if length != self.parent.training.train_length else ""
-        return f"{own} from {inherited}" + (f" ({steps} step{'s' if steps > 1 else ''}{at})" if steps else "")
+        return f"{label} from {inherited}" + (f" ({steps} step{'s' if steps > 1 else ''}{at})" if steps else "")
 
     def _mixer_label(self, mixer: Mixer) -> str:
         return mixer.label if self.encoding.name == "NoPE" else f"{mixer.label} with {self.encoding.label}"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask, no_gradients
+from lengthwise.attention import Mask, gradients_unsupported_reason
 from lengthwise.conformance import float64_reference
 from lengthwise.conformance.answers import Failure, Refused, question
 from lengthwise.conformance.batch_scenarios import SCENARIOS, Scenario, gaps, packed, require_close
@@ -44,7 +44,7 @@ def agrees(case: EncodingCase, backend: str) -> str:
         _equals_float64_reference(case)
         _gradients_equal_finite_differences(case)
         return "pair by pair and by finite differences"
-    reason = no_gradients(backend, "cpu")
+    reason = gradients_unsupported_reason(backend, "cpu")
     with torch.set_grad_enabled(reason is None):
         _equals_reference(case, backend)
     if reason:

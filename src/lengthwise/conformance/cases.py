@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise import attention
-from lengthwise.attention import BACKENDS, Mask, TokenInfo, attend, no_gradients, plan, with_content
+from lengthwise.attention import BACKENDS, Mask, TokenInfo, attend, gradients_unsupported_reason, plan, with_content
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers
@@ -136,7 +136,7 @@ def differentiable_backends() -> list[str]:
     FlexAttention has none there, and takes about 50 times as long as others. So only its outputs are compared with the
     reference.
     """
-    return [name for name in BACKENDS if not no_gradients(name, "cpu")]
+    return [name for name in BACKENDS if not gradients_unsupported_reason(name, "cpu")]
 
 
 def unsupported_reason(case: EncodingCase, backend: str) -> str | None:

@@ -37,7 +37,7 @@ def decoding(case: EncodingCase, backend: str) -> str:
         ]
     with torch.no_grad():
         for name, length, arguments in scenarios:
-            prefixes = {n: model(ids[:, :n], **_part(arguments, 0, n)) for n in range(1, length + 1)}
+            prefixes = {n: model(ids[:, :n], **_tokens(arguments, 0, n)) for n in range(1, length + 1)}
             splits: list[tuple[str, list[int]]] = [("token by token", [1] * length), ("chunks", [3, 1, length - 4])]
             if length == LENGTH:
                 near_the_ends = (1, 2, length // 2, length - 3, length - 2, length - 1)  # the cache grows at 16 tokens
@@ -64,14 +64,14 @@ def _layer(case: EncodingCase, backend: str, length: int) -> None:
     with torch.no_grad():
         for name, arguments in scenarios:
             for end in range(1, length + 1):
-                prefix = _part(arguments, 0, end)
+                prefix = _tokens(arguments, 0, end)
                 full = layer(x[:, :end], **prefix)
                 for queries in range(1, end) if not arguments else {1, end // 2} - {0}:
-                    part = layer(x[:, :end], **prefix, queries=queries)
-                    require_close(f"attend: the last {queries} of {end}{name}", part, full[:, :, -queries:], 1e-11)
+                    outputs = layer(x[:, :end], **prefix, queries=queries)
+                    require_close(f"attend: the last {queries} of {end}{name}", outputs, full[:, :, -queries:], 1e-11)
 
 
-def _part(arguments: dict[str, Tensor], start: int, end: int) -> dict[str, Tensor]:
+def _tokens(arguments: dict[str, Tensor], start: int, end: int) -> dict[str, Tensor]:
     return {name: value[:, start:end] for name, value in arguments.items()}
 
 
@@ -81,7 +81,7 @@ def _chunk_outputs(
     """Yield (start, end, output) of each chunk, decoded with a cache."""
     cache = KVCache(model.config.num_layers)
     for start, end in pairwise(accumulate(sizes, initial=0)):
-        yield start, end, model(ids[:, start:end], **_part(arguments, start, end), cache=cache)
+        yield start, end, model(ids[:, start:end], **_tokens(arguments, start, end), cache=cache)
 
 
 def _continues_after_positions(model: Decoder, ids: Tensor) -> None:

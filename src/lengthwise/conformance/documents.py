@@ -36,8 +36,8 @@ def packs(case: EncodingCase, backend: str) -> str:
         for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
             together = run(inputs, documents=documents)
             for n, (start, end) in enumerate(ranges):
-                alone, part = run(inputs[:, start:end]), _tokens(together, start, end)
-                require_close(f"{name}: document {n} of {sizes[n]} tokens", part, alone)
+                alone, packed_outputs = run(inputs[:, start:end]), _tokens(together, start, end)
+                require_close(f"{name}: document {n} of {sizes[n]} tokens", packed_outputs, alone)
             positions = on_axes(layer.encoding, consecutive(documents))
             if positions.ndim == 3:
                 on_several = run(inputs, documents=documents, positions=positions)

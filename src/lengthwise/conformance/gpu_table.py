@@ -27,7 +27,7 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
     """
     from rich.console import Console
 
-    if reason := gpu.missing():
+    if reason := gpu.unsupported_reason():
         raise ConfigError(reason)
     gpu_device = torch.device(device)
     combination, name = tested_gpus.combination_of(gpu_device), torch.cuda.get_device_name(gpu_device)

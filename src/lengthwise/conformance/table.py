@@ -49,7 +49,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     `on_answer` is called with the encoding's name after each question.
     """
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
-    native.missing()  # compile the kernel here, so that the message is printed once and not by every worker
+    native.unsupported_reason()  # compile the kernel here, so that the message is printed once and not by every worker
     answers = run_in_processes(_ask, tasks, lambda task: on_answer(task[0]))
     return [
         Row(name, backend, QUESTIONS[n], answer)

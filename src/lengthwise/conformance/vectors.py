@@ -13,7 +13,7 @@ from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import AttentionModifiers, GatedDistanceBias, KeyBias, RelativeKeyBias
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 from lengthwise.user_classes import is_builtin_class
 
@@ -101,18 +101,18 @@ def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backen
         modifiers.rotation
         or modifiers.product
         or modifiers.logit_transform
-        or any(isinstance(term, (RelativeKeyBias, KeyBias, GatedDistanceBias)) for term in modifiers.terms)
+        or any(term.reads_q or term.reads_k for term in modifiers.terms)
     )
     if fixed_width and width > q.shape[-1]:
-        v_parts = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
+        v_chunks = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
     else:
-        v_parts, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
+        v_chunks, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
     if reason := unsupported_reason(backend, modifiers, span):
         raise Refused(reason)
     attend = partial(
         plan(modifiers, span, _mask(case), q[None], backend=backend), q[None], k[None], scale=case["scale"]
     )
-    actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_parts], -1)
+    actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_chunks], -1)
     hidden = expected.isnan()
     weights = reference.weights_of(modifiers, expected.masked_fill(hidden, float("-inf"))[None])[0]
     # An absolute error of a logit is a relative error of the weight. Only the reference evaluates functions exactly.

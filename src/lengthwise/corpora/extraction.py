@@ -60,12 +60,12 @@ def prose(source: bytes) -> bytes:
                 expecting = False
             line_start, code_end = match.end(), None
         elif kind == "comment":
-            own_line = not source[line_start:start].strip()
-            if not own_line:
+            starts_line = not source[line_start:start].strip()
+            if not starts_line:
                 flush()
             text = match[0].lstrip(b"#").rstrip()
             lines.append(text[1:] if text.startswith(b" ") else text)
-            if not own_line:
+            if not starts_line:
                 flush()
             code_end = start
         elif kind == "string":

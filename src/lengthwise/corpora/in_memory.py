@@ -170,5 +170,5 @@ def _records(file: Path, name: str) -> Iterator[Document]:
 
 @lru_cache(maxsize=4)
 def _built_in(path: str) -> Corpus:
-    version, parts = stdlib.read(stdlib.domains(path))
-    return Corpus(path, remove_duplicates(Document(*part) for part in parts), version)
+    version, documents = stdlib.read(stdlib.domains(path))
+    return Corpus(path, remove_duplicates(Document(*document) for document in documents), version)

@@ -84,13 +84,13 @@ class Manifest:
     def expected(self) -> dict[str, tuple[int, str]]:
         """Return the size in bytes and the SHA-256 of every file whose size is known, by name."""
         size = np.dtype(self.dtype).itemsize
-        found = {COUNTS: (8 * self.target_size, self.counts_sha256)}
+        files = {COUNTS: (8 * self.target_size, self.counts_sha256)}
         for name in SPLITS:
             split = self.split(name)
-            found[lengths_file(name)] = LENGTH_TYPE.itemsize * split.documents, split.lengths_sha256
+            files[lengths_file(name)] = LENGTH_TYPE.itemsize * split.documents, split.lengths_sha256
             shards = enumerate(split.shards)
-            found |= {shard_file(name, n): (size * shard.tokens, shard.sha256) for n, shard in shards}
-        return found
+            files |= {shard_file(name, n): (size * shard.tokens, shard.sha256) for n, shard in shards}
+        return files
 
 
 def shard_file(split: str, number: int) -> str:

@@ -26,11 +26,11 @@ class PreparedCorpus:
     def __init__(self, folder: Path):
         self.folder, self.manifest = folder, read_manifest(folder)
         for name, (size, _) in self.manifest.expected().items():
-            found = file_size(folder / name)
-            if found is None:
+            actual = file_size(folder / name)
+            if actual is None:
                 raise ConfigError(f"the corpus {folder} lacks its file {name}; {ADVICE}")
-            if found != size:
-                raise ConfigError(f"{folder / name} is damaged: it must have {size:,} bytes, got {found:,}; {ADVICE}")
+            if actual != size:
+                raise ConfigError(f"{folder / name} is damaged: it must have {size:,} bytes, got {actual:,}; {ADVICE}")
 
     def lengths(self, split: str) -> NDArray[np.int64]:
         """Return the lengths of all documents of a split, in tokens."""
@@ -74,14 +74,14 @@ def damages(corpus: Path, show: Callable[[str, float, float], None]) -> list[str
     manifest = read_manifest(corpus)
     expected: dict[str, tuple[int | None, str]] = {**manifest.expected()}
     expected |= {name: (None, manifest.files[name]) for name in (FILE, CONFIG) if name in manifest.files}
-    found = []
+    problems = []
     for number, (name, (size, sha256)) in enumerate(expected.items()):
         show(f"checking {name}", number, len(expected))
         actual = file_size(corpus / name)
         if actual is None:
-            found.append(f"{name} is missing")
+            problems.append(f"{name} is missing")
         elif size is not None and actual != size:
-            found.append(f"{name} must have {size:,} bytes, got {actual:,}")
+            problems.append(f"{name} must have {size:,} bytes, got {actual:,}")
         elif sha256_of(corpus / name) != sha256:
-            found.append(f"{name} has another SHA-256 than {NAME} says")
-    return found
+            problems.append(f"{name} has another SHA-256 than {NAME} says")
+    return problems

@@ -32,7 +32,7 @@ from lengthwise.corpora import extraction
 from lengthwise.values import ConfigError, near_miss
 
 DOMAINS = ("manual", "docstrings", "source")
-Part = tuple[str, str, bytes]  # name, origin, bytes
+RawDocument = tuple[str, str, bytes]  # name, origin, bytes
 
 SKIP_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "idle_test"}
 SKIP_STARTS = ("test", "config-", ".")
@@ -54,21 +54,21 @@ def domains(path: str) -> tuple[str, ...]:
     return (name,)
 
 
-def read(selected: tuple[str, ...]) -> tuple[str, list[Part]]:
+def read(selected: tuple[str, ...]) -> tuple[str, list[RawDocument]]:
     """Return (Python version, documents of the selected domains in the order of `DOMAINS`), from the cache if it is valid."""
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
     name = cache_name(root, files)
     cached = cache_folder.load(name)
-    parts = None if cached is None else unpack(cached)
-    if parts is None:
-        parts = extract(root, files)
-        cache_folder.store(name, pack(parts))
+    documents = None if cached is None else unpack(cached)
+    if documents is None:
+        documents = extract(root, files)
+        cache_folder.store(name, pack(documents))
     for domain in selected:
-        if not any(name.startswith(f"{domain}/") for name, _, _ in parts):
+        if not any(name.startswith(f"{domain}/") for name, _, _ in documents):
             missing = MANUAL if domain == "manual" else "the source files of its standard library"
             raise ConfigError(f"this Python lacks {missing}, so it has no text {domain!r}; give a file or a folder")
-    return platform.python_version(), [part for part in parts if part[0].partition("/")[0] in selected]
+    return platform.python_version(), [document for document in documents if document[0].partition("/")[0] in selected]
 
 
 def modules(root: Path) -> dict[str, os.stat_result]:
@@ -83,7 +83,7 @@ def modules(root: Path) -> dict[str, os.stat_result]:
     return dict(sorted(status.items()))
 
 
-def extract(root: Path, files: dict[str, os.stat_result]) -> list[Part]:
+def extract(root: Path, files: dict[str, os.stat_result]) -> list[RawDocument]:
     """Return all documents of all domains."""
     prose, source = [], []
     for name in files:
@@ -92,10 +92,10 @@ def extract(root: Path, files: dict[str, os.stat_result]) -> list[Part]:
         data = (root / name).read_bytes()
         prose.append((f"docstrings/{name}", name, extraction.prose(data)))
         source.append((f"source/{name}", name, data))
-    return [part for part in [*manual(), *prose, *source] if part[2]]
+    return [document for document in [*manual(), *prose, *source] if document[2]]
 
 
-def manual() -> list[Part]:
+def manual() -> list[RawDocument]:
     """Return one document per topic of the language manual; none if this Python has no manual."""
     try:
         topics: dict[str, str] = dict(import_module("pydoc_data.topics").topics)
@@ -134,20 +134,20 @@ def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
     return f"python-{platform.python_version()}-{state.hexdigest()[:16]}.corpus"
 
 
-def pack(parts: list[Part]) -> bytes:
-    """Return one line of JSON (names, origins, sizes), followed by the bytes of all parts."""
-    header = json.dumps([[name, origin, len(data)] for name, origin, data in parts]).encode() + b"\n"
-    return header + b"".join(data for _, _, data in parts)
+def pack(documents: list[RawDocument]) -> bytes:
+    """Return one line of JSON (names, origins, sizes), followed by the bytes of all documents."""
+    header = json.dumps([[name, origin, len(data)] for name, origin, data in documents]).encode() + b"\n"
+    return header + b"".join(data for _, _, data in documents)
 
 
-def unpack(data: bytes) -> list[Part] | None:
+def unpack(data: bytes) -> list[RawDocument] | None:
     """Invert `pack`. Returns None for bytes that `pack` did not write."""
     header, _, body = data.partition(b"\n")
-    parts, start = [], 0
+    documents, start = [], 0
     try:
         for name, origin, size in json.loads(header):
-            parts.append((name, origin, body[start : start + size]))
+            documents.append((name, origin, body[start : start + size]))
             start += size
     except ValueError:
         return None
-    return parts
+    return documents

@@ -50,11 +50,13 @@ ROLE = lawyer | mayor | painter | pilot | poet | printer | sailor | singer | sur
 
 def rules() -> dict[str, list[list[str]]]:
     """Return the alternatives of each rule as lists of words."""
-    found: dict[str, list[list[str]]] = {}
+    alternatives_by_name: dict[str, list[list[str]]] = {}
     for line in GRAMMAR.strip().splitlines():
         name, _, alternatives = line.partition(" = ")
-        found.setdefault(name, []).extend(alternative.split() for alternative in alternatives.split(" | "))
-    return found
+        alternatives_by_name.setdefault(name, []).extend(
+            alternative.split() for alternative in alternatives.split(" | ")
+        )
+    return alternatives_by_name
 
 
 @lru_cache(maxsize=4)
@@ -84,7 +86,7 @@ class _Sentence:
         digest = hashlib.sha256(f"{self.name} {self.choices}".encode()).digest()
         self.choices += 1
         pairs = [
-            pair for part in options[int.from_bytes(digest[:8], "big") % len(options)] for pair in self.expand(part)
+            pair for word in options[int.from_bytes(digest[:8], "big") % len(options)] for pair in self.expand(word)
         ]
         if symbol not in TYPES:
             return pairs

@@ -26,7 +26,7 @@ UNREADABLE_NUMBER = -1.0  # in place of an answer that is no number, as in T5's 
 class AnswerScores:
     """Scores of answers, as fractions: papers print them times 100.
 
-    `score`: the official score of all answers. `parts`: the scores that it consists of, such as ROUGE-1, ROUGE-2 and ROUGE-L.
+    `score`: the official score of all answers. `components`: the scores that it consists of, such as ROUGE-1, ROUGE-2 and ROUGE-L.
     `examples`: one number for each answer, whose mean is `score`. For a mean over answers it is the answer's own score. A score
     of all answers together, such as a correlation or a geometric mean, has no scores of single answers. Then the number is the
     score plus the answer's first-order influence on it, which is the linearization in the delta method: the standard error of the
@@ -34,7 +34,7 @@ class AnswerScores:
     """
 
     score: float
-    parts: dict[str, float]
+    components: dict[str, float]
     examples: list[float]
 
 
@@ -58,13 +58,13 @@ class Answers:
 
 @dataclass(frozen=True)
 class AnswerMetric:
-    """A metric of answers. `parts(answers)` returns an array for each part, with one number per answer (see `AnswerScores`).
+    """A metric of answers. `parts(answers)` returns an array for each component, with one number per answer (see `AnswerScores`).
 
-    `combine`: how the parts form the score, by their arithmetic or geometric mean.
+    `combine`: how the components form the score, by their arithmetic or geometric mean.
     """
 
     name: str
-    parts: Callable[[Answers], Mapping[str, Floats]]
+    components: Callable[[Answers], Mapping[str, Floats]]
     combine: Literal["arithmetic", "geometric"] = "arithmetic"
 
     def score(
@@ -78,9 +78,9 @@ class AnswerMetric:
         reference, and for anything that is not text.
         """
         answers = checked_answers(predictions, references, groups)
-        parts = self.parts(answers)
-        means = {name: float(values.mean()) for name, values in parts.items()}
-        rows = np.stack(list(parts.values()))
+        components = self.components(answers)
+        means = {name: float(values.mean()) for name, values in components.items()}
+        rows = np.stack(list(components.values()))
         if self.combine == "arithmetic":
             examples = rows.mean(0)
         else:

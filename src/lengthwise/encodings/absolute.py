@@ -65,8 +65,8 @@ class Sinusoidal(PositionEncoding):
         """Return the vector of each position."""
         pair = torch.arange(0, self.d_model, 2, dtype=table_dtype(positions.device), device=positions.device)
         angle = positions[..., None] * self.base ** -(pair / self.d_model)
-        parts = angle.sin(), angle.cos()
-        return torch.cat(parts, -1) if self.layout == "concat" else torch.stack(parts, -1).flatten(-2)
+        sin_cos = angle.sin(), angle.cos()
+        return torch.cat(sin_cos, -1) if self.layout == "concat" else torch.stack(sin_cos, -1).flatten(-2)
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         require_input("Sinusoidal", x, self.d_model)

@@ -164,8 +164,8 @@ class PositionEncoding(CheckedArguments, nn.Module):
 MAX_DISTANCES = 2**28  # of one table
 MAX_TABLE_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
 MAX_SORTED_PAIRS = 2**25  # the most pairs whose distances are sorted to find the distinct ones
-_SMALL_SPAN = 2**16  # a table with up to this many distances always has all of them
-_SMALL_TABLE = 2**22  # a table with up to this many numbers has all distances too: 32 MiB in float64
+SMALL_SPAN = 2**16  # a table with up to this many distances always has all of them
+SMALL_TABLE = 2**22  # a table with up to this many numbers has all distances too: 32 MiB in float64
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,10 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
     table of more than `MAX_TABLE_NUMBERS` numbers.
     """
     size, device = end - first, span.q.device
-    if torch.compiler.is_compiling() or size <= _SMALL_SPAN:
+    if torch.compiler.is_compiling() or size <= SMALL_SPAN:
         return TableColumns(distances(first, end, device), first)
     width, pairs = numbers_per_column(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
-    if size * width <= _SMALL_TABLE or span.consecutive or pairs >= size or pairs > MAX_SORTED_PAIRS:
+    if size * width <= SMALL_TABLE or span.consecutive or pairs >= size or pairs > MAX_SORTED_PAIRS:
         _require_table_fits(size, size * width)
         return TableColumns(distances(first, end, device), first)
     distance = span.distance().clamp(first, end - 1).unique()

@@ -133,17 +133,17 @@ class Combinations:
     """The combined encodings of a model's layers, which are no modules of the model: their parts are."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], Combined] = {}
+        self._combined: dict[tuple[int, ...], Combined] = {}
 
     def of(self, indices: tuple[int, ...], modules: Sequence[PositionEncoding]) -> PositionEncoding:
         """Return the encoding of a layer, given the indices of its parts in the model's modules."""
         parts = tuple(modules[index] for index in indices)
         if len(parts) == 1:
             return parts[0]
-        known = self._known.get(indices)
-        if known is None or any(a is not b for a, b in zip(known.all_parts, parts, strict=True)):
-            known = self._known[indices] = combine(parts)
-        return known
+        combined = self._combined.get(indices)
+        if combined is None or any(a is not b for a, b in zip(combined.all_parts, parts, strict=True)):
+            combined = self._combined[indices] = combine(parts)
+        return combined
 
 
 def combine(parts: Sequence[PositionEncoding]) -> Combined:

@@ -75,7 +75,7 @@ class DAPE(PositionEncoding):
             return self.base.pairwise_bias
         cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
         table = self.base.checked_bias(cols.distance)
-        return lambda part: table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
+        return lambda block: table[:, column(block.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
 
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""
@@ -90,5 +90,5 @@ class DAPE(PositionEncoding):
     def modifiers(self, span: Span) -> AttentionModifiers:
         # B is not a separate term: at large distances it is so large that A could not be recovered from A + B.
         bias_of = self._bias_function(span)
-        transform = LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
+        transform = LogitTransform(lambda logits, q, visible, scale, block: self.mix(logits, bias_of(block)))
         return AttentionModifiers(logit_transform=transform)

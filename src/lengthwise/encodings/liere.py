@@ -102,7 +102,7 @@ class LieRE(PositionEncoding):
         skew = self.skew().sum(0, keepdim=True) if axes is None else self.skew()
         needs_gradient = torch.is_grad_enabled() and skew.requires_grad
         whole = needs_gradient or torch.compiler.is_compiling() or x.shape[1] <= _CHUNK_SIZE
-        return torch.cat([_exponentials(part, skew) for part in ([x] if whole else x.split(_CHUNK_SIZE, 1))], 2)
+        return torch.cat([_exponentials(chunk, skew) for chunk in ([x] if whole else x.split(_CHUNK_SIZE, 1))], 2)
 
     def table(self, length: int) -> Float[Tensor, "h positions n m m"]:
         """Return the rotations of positions 0 ... `length` or more, each equal on all axes, from few exponentials.

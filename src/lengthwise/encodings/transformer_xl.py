@@ -87,15 +87,15 @@ class TransformerXL(PositionEncoding):
         """
         distance = distances(first, end, torch.device(device))
         sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
-        parts = []
+        blocks = []
         for chunk in distance_chunks(distance, _CHUNK_SIZE):
             half = chunk.shape[0] // 2
             centre = self.angles(chunk[half])
             angle = self.angles(chunk[half] - chunk[: half + 1].flip(0))
             even = angle.cos() @ (centre.sin() * sin_weight + centre.cos() * cos_weight).T
             odd = angle.sin() @ (centre.cos() * sin_weight - centre.sin() * cos_weight).T
-            parts += [(even - odd)[1:].flip(0), (even + odd)[: chunk.shape[0] - half]]
-        rows = torch.cat(parts)
+            blocks += [(even - odd)[1:].flip(0), (even + odd)[: chunk.shape[0] - half]]
+        rows = torch.cat(blocks)
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:

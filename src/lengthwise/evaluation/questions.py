@@ -8,6 +8,7 @@ from typing import Any
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import decodable
 from lengthwise.evaluation.untrained import baselines_of
+from lengthwise.measurements.scores import ScoresOptions
 from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.base import PrefixTask, Task, same_tokenizer
 from lengthwise.training.setup import original_train_length
@@ -20,11 +21,16 @@ def evaluation_question(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
-    amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
-    question: dict[str, Any] = {"length": length, **amount, "seed": config.seed}
-    if issubclass(task if isinstance(task, type) else type(task), PrefixTask):
-        question["prompt"] = prompt_length(config)
-    return question | ({"shift": dict(shift)} if shift else {})
+    has_prefixes = issubclass(task if isinstance(task, type) else type(task), PrefixTask)
+    options = ScoresOptions(
+        length=length,
+        examples=None if task.per_token else config.examples,
+        tokens=config.tokens if task.per_token else None,
+        seed=config.seed,
+        prompt=prompt_length(config) if has_prefixes else None,
+        shift=dict(shift) or None,
+    )
+    return options.to_data()
 
 
 def questions(task: Choice, config: EvaluationConfig) -> list[dict[str, Any]]:

@@ -1,106 +1,69 @@
-"""The scores, training curves and answers of a study in long format, with one row for each of their rows."""
+"""The answers of a measurement about the runs of a study, such as their scores, in long format."""
 
-import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.kinds import kind_of, trained_lengths
-from lengthwise.analysis.training_curves import fact, peak_megabytes, training_seconds
+from lengthwise.analysis.kinds import length_kind
+from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.answer_file import FileAnswer
-from lengthwise.store import CurveRow
-from lengthwise.values import ConfigError
+from lengthwise.measurements.base import SHOW
+from lengthwise.measurements.scores import OfEvaluation
+from lengthwise.store.rows import Texts
+from lengthwise.values import SCORES, ConfigError
 
 if TYPE_CHECKING:
-    from lengthwise.store import RunRow, ScoreRow, Store
+    from lengthwise.store import AnswerRow, RunRow, Store
 
 Columns = dict[str, list[Any]]
 
 # The names of columns.
 OF_RUN = (
-    *("study", "key", "label", "encoding", "settings", "task", "task_settings", "seed", "train_length"),
-    *("training_seconds", "peak_memory_mb", "backend"),
+    *("study", "key", "label", "encoding", "settings", "task", "task_settings", "unit", "metric", "better", "seed"),
+    *("train_length", "training_seconds", "peak_memory_mb", "backend"),
 )
-OF_SCORE = (
-    *("length", "unit", "kind", "out_of_distribution", "metric", "better", "mean", "standard_error", "n", "seconds"),
-    "question",
-)
-OF_POINT = tuple(field.name for field in dataclasses.fields(CurveRow))
-
-
-def score_columns(store: "Store", study: str) -> Columns:
-    """Return one row for each question of the study that has a score, in the order of its runs and then by length.
-
-    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question
-    besides its length, as JSON. `kind`: whether the length is "shorter" than training, "trained" or "longer". Raises
-    `ConfigError` if there is no score, and `StoreError` for an unknown study.
-    """
-    with store.snapshot() as now:
-        runs = now.runs(study)
-        stored = now.scores([run.key for run in runs])
-    columns = _empty([*OF_RUN, *OF_SCORE])
-    scores: dict[str, list[ScoreRow]] = {run.key: [] for run in runs}
-    for score in stored:
-        scores[score.key].append(score)
-    asked, texts = list[dict[str, Any]](), dict[int, list[tuple[dict[str, Any], str]]]()
-    for run in runs:
-        if run.asked != asked:  # all runs of a study usually have the same questions
-            asked, texts = run.asked, _questions(run.asked)
-        rows = [(s, text) for s in scores[run.key] for question, text in texts.get(s.length, ()) if question == s.asked]
-        _add_run(columns, study, run, len(rows))
-        columns["unit"] += [run.unit] * len(rows)
-        columns["question"] += [text for _, text in rows]
-        trained = {text: trained_lengths(run.config, run.train_length, score.asked) for score, text in rows}
-        columns["kind"] += [kind_of(score.length, trained[text]) for score, text in rows]
-        for name in ("length", "out_of_distribution", "metric", "better", "mean", "standard_error", "n", "seconds"):
-            columns[name] += [getattr(score, name) for score, _ in rows]
-    if not columns["key"]:
-        raise no_results("score", study, store)
-    return columns
-
-
-def curve_columns(store: "Store", study: str) -> Columns:
-    """Return one row for each point of the training curves of the study's runs, in the order of its runs and then by
-    step.
-
-    Raises `ConfigError` if there is no point, and `StoreError` for an unknown study.
-    """
-    with store.snapshot() as now:
-        runs = now.runs(study)
-        curves = now.curves([run.key for run in runs])
-    columns = _empty([*OF_RUN, *OF_POINT])
-    for run in runs:
-        _add_run(columns, study, run, len(curves[run.key]))
-        for name in OF_POINT:
-            columns[name] += [getattr(point, name) for point in curves[run.key]]
-    if not columns["key"]:
-        raise no_results("training curve", study, store)
-    return columns
+OF_LENGTH = ("length", "length_kind")
 
 
 def answer_columns(store: "Store", study: str, name: str) -> Columns:
-    """Return one row for each row of the answers of a measurement about the study's runs.
+    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and then
+    by length.
 
-    The columns are those of the run, the settings of the question as JSON, and those of the measurement.
-    Raises `ConfigError` if there is no answer, and `StoreError` for an unknown study.
+    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question besides
+    its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer". Scores, and what is
+    stored with them, are those that the study asks for. Raises `ConfigError` if there is no answer, and `StoreError` for an
+    unknown study.
     """
     with store.snapshot() as now:
         runs = now.runs(study)
-        stored = now.answers([run.key for run in runs])
-    by_key = {run.key: run for run in runs}
-    answers = [
-        (by_key[a.key], a.question, Table.from_data(a.rows)) for a in stored if a.question["measurement"] == name
-    ]
-    if not answers:
-        raise no_results(f"answer of {name}", study, store)
-    own = _own_columns(MEASUREMENTS[name], [table for *_, table in answers])
-    columns = _empty([*OF_RUN, "question", *own])
-    for run, question, table in answers:
-        _add_run(columns, study, run, len(table))
-        columns["question"] += [_json({k: v for k, v in question.items() if k != "measurement"})] * len(table)
-        for column in own:
-            columns[column] += map(_cell, table.column(column))
+        stored = now.answers([run.key for run in runs], name)
+    is_asked, text, rest_text = isinstance(MEASUREMENTS[name], OfEvaluation), Texts(canonical), Texts(_settings_text)
+    answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
+    asked = {run.key: set(map(text, run.asked)) for run in runs} if is_asked else {}
+    for answer in stored:
+        if not is_asked or text(answer.question) in asked[answer.key]:
+            answers[answer.key].append((answer, Table.from_data(answer.rows)))
+    found = [pair for of_run in answers.values() for pair in of_run]
+    if not found:
+        raise no_results("score" if name == SCORES else f"answer of {name}", study, store, MEASUREMENTS[name].command)
+    own = _own_columns(MEASUREMENTS[name], [table for _, table in found])
+    has_length = "length" in found[0][0].question
+    columns: Columns = {
+        column: [] for column in [*OF_RUN, *(OF_LENGTH if has_length else ()), *own, "seconds", "question"]
+    }
+    for run in runs:
+        _add_run(columns, study, run, sum(len(table) for _, table in answers[run.key]))
+        for answer, table in answers[run.key]:
+            question = answer.question
+            cells = {"question": rest_text(question), "seconds": answer.facts.get("seconds", math.nan)}
+            if has_length:
+                cells |= {"length": question["length"], "length_kind": length_kind(run, question)}
+            for column, cell in cells.items():
+                columns[column] += [cell] * len(table)
+            for column in own:
+                columns[column] += map(_cell, table.column(column))
     return columns
 
 
@@ -120,33 +83,27 @@ def _cell(cell: Any) -> Any:
     return _json(cell) if isinstance(cell, (list, dict)) else cell
 
 
-def no_results(what: str, study: str, store: "Store") -> ConfigError:
-    """Return the error for a study that has nothing to export."""
+def no_results(what: str, study: str, store: "Store", command: str = SHOW) -> ConfigError:
+    """Return the error for a study that has nothing to export. `command`: of the measurement, see `Measurement.command`."""
+    first = "run the study first" if command == SHOW else f"run `{command}` first"
     return ConfigError(
-        f"study {study!r} has no {what} yet, so there is nothing to export; run the study first, and "
+        f"study {study!r} has no {what} yet, so there is nothing to export; {first}, and "
         f"`lengthwise list runs --study {study}{store.option}` shows its runs"
     )
 
 
-def _questions(asked: Iterable[dict[str, Any]]) -> dict[int, list[tuple[dict[str, Any], str]]]:
-    """Return the questions by length, each with its other settings as JSON."""
-    found: dict[int, list[tuple[dict[str, Any], str]]] = {}
-    for question in asked:
-        rest = _json({name: value for name, value in question.items() if name != "length"})
-        found.setdefault(question["length"], []).append((question, rest))
-    return found
-
-
-def _empty(names: Iterable[str]) -> Columns:
-    return {name: [] for name in names}
+def _settings_text(question: dict[str, Any]) -> str:
+    """Return the settings of a question besides its length, as JSON."""
+    return _json({name: value for name, value in question.items() if name != "length"})
 
 
 def _add_run(columns: Columns, study: str, run: "RunRow", count: int) -> None:
     """Add the cells of a run to the next `count` rows."""
     cells: dict[str, Any] = {"study": study, "settings": _settings(run.config.get("encoding"))}
     cells["task_settings"] = _settings(run.config.get("task"))
-    cells |= {"training_seconds": training_seconds(run), "peak_memory_mb": peak_megabytes(run)}
-    cells["backend"] = fact(run, "backend", (str,)) or ""
+    cells["training_seconds"] = run.facts.get("seconds", math.nan)
+    cells["peak_memory_mb"] = run.facts.get("peak_memory", math.nan) / 1e6
+    cells["backend"] = run.facts.get("backend", "")
     for name in OF_RUN:
         columns[name] += [cells[name] if name in cells else getattr(run, name)] * count
 

@@ -6,11 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.exchange.columns import answer_columns, file_columns, score_columns
+from lengthwise.exchange.columns import answer_columns, file_columns
 from lengthwise.measurements import find
 from lengthwise.measurements.answer_file import read
 from lengthwise.store import Store, open_results
-from lengthwise.values import RESULTS, ConfigError, install_extra
+from lengthwise.values import RESULTS, SCORES, ConfigError, install_extra
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,7 +26,7 @@ def results(study: str, *, results: str | PathLike[str] = RESULTS, store: str | 
     Raises `ConfigError` if pandas is missing or the study has no score yet, and `StoreError` for an unknown study.
     """
     with _opened("results", results, store) as (pandas, opened):
-        return pandas.DataFrame(score_columns(opened, study))
+        return pandas.DataFrame(answer_columns(opened, study, SCORES))
 
 
 def answers(
@@ -41,6 +41,10 @@ def answers(
     Raises `ConfigError` if pandas is missing or there is no such answer, and `StoreError` for an unknown study.
     """
     if measurement is None:
+        if not Path(study).suffix:
+            raise ConfigError(
+                f"answers({str(study)!r}) needs the name of a measurement; `lengthwise list probes` lists them"
+            )
         return _pandas("answers").DataFrame(file_columns(read(Path(study))))
     name = find(measurement).name
     with _opened("answers", results, store) as (pandas, opened):

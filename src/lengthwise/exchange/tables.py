@@ -1,35 +1,29 @@
-"""The scores, the training curves or the answers of a measurement as a file, whose ending decides the format."""
+"""The answers of a measurement, such as scores, as a file, whose ending decides the format."""
 
 import csv
 import importlib.util
 import io
 import math
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from lengthwise.exchange.columns import Columns, answer_columns, curve_columns, score_columns
+from lengthwise.exchange.columns import Columns, answer_columns
 from lengthwise.exchange.latex import latex_tables
-from lengthwise.values import ConfigError, install_extra, join_names, near_miss
+from lengthwise.values import SCORES, ConfigError, install_extra, join_names, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.store import Store
 
-Table = Literal["scores", "curves", "answers"]
-ENDINGS: dict[Table, tuple[str, ...]] = {
-    "scores": (".csv", ".parquet", ".tex"),
-    "curves": (".csv", ".parquet"),
-    "answers": (".csv", ".parquet"),
-}
 NEEDED = {".csv": (), ".parquet": ("pandas", "pyarrow"), ".tex": ("pandas",)}
 
 
-def ending_of(path: str, table: Table, option: str = "--out") -> str:
+def ending_of(path: str, measurement: str, option: str = "--out") -> str:
     """Return the ending of a file. Raises `ConfigError` if it is not that of a format, or if a library for it is missing."""
-    ending = PurePath(path).suffix.lower()
-    if ending not in ENDINGS[table]:
-        known = join_names(list(ENDINGS[table])).replace(" and ", " or ")
-        near = near_miss(ending, ENDINGS[table]) if ending else ""
-        raise ConfigError(f"{option} must end in {known} for {table}, got {path[:80]!r}{near}; name such a file")
+    ending, endings = PurePath(path).suffix.lower(), [e for e in NEEDED if e != ".tex" or measurement == SCORES]
+    if ending not in endings:
+        known = join_names(endings).replace(" and ", " or ")
+        near = near_miss(ending, endings) if ending else ""
+        raise ConfigError(f"{option} must end in {known} for {measurement}, got {path[:80]!r}{near}; name such a file")
     for package in NEEDED[ending]:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
@@ -39,18 +33,14 @@ def ending_of(path: str, table: Table, option: str = "--out") -> str:
     return ending
 
 
-def table_file(store: "Store", study: str, table: Table, ending: str, measurement: str = "") -> bytes:
-    """Return the content of a file. `measurement`: the name of the one whose answers are written.
+def table_file(store: "Store", study: str, measurement: str, ending: str) -> bytes:
+    """Return the content of a file with the answers of a measurement.
 
-    Raises `ConfigError` if the study has no results yet, and `StoreError` if it is unknown.
+    Raises `ConfigError` if the study has none yet, and `StoreError` if it is unknown.
     """
     if ending == ".tex":
         return latex_tables(store, study).encode("utf-8", "replace")
-    if table == "answers":
-        columns = answer_columns(store, study, measurement)
-    else:
-        columns = score_columns(store, study) if table == "scores" else curve_columns(store, study)
-    return columns_file(columns, ending)
+    return columns_file(answer_columns(store, study, measurement), ending)
 
 
 def columns_file(columns: Columns, ending: str) -> bytes:

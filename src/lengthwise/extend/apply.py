@@ -29,7 +29,7 @@ from lengthwise.huggingface.replacement import without_encoding
 from lengthwise.models.conversion import equivalent, rope_parameters_from_encoding
 from lengthwise.reach.methods import choice_for, own_choice
 
-NATIVE, OWN_TYPE = "native", "lengthwise"
+NATIVE, LENGTHWISE = "native", "lengthwise"
 DIFFERENT = "lengthwise, because transformers computes something else"
 COMPUTED_BY_TRANSFORMERS = ("RoPE", "PI", "YaRN", "Llama3", "PRoPE")
 """Encodings of which transformers has a rotation that does not depend on the length of the text."""
@@ -75,16 +75,18 @@ def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausal
     """Return one of our models with another encoding, and copies of all other weights; with the same encoding, of all weights."""
     settings: dict[str, Any] = {**model.config.to_dict(), "encoding": choice.to_data()}
     other = LengthwiseForCausalLM(LengthwiseConfig(**settings))
-    own, state = other.state_dict(), model.state_dict()
-    kept = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
-    for name in {*own, *state} - set(kept):
+    new_state, state = other.state_dict(), model.state_dict()
+    copied = {
+        name: value for name, value in state.items() if name in new_state and new_state[name].shape == value.shape
+    }
+    for name in {*new_state, *state} - set(copied):
         if ".encodings." not in name:
             raise ConfigError(
                 f"{choice.label} does not fit the model, whose {name} would be lost or random; name another method"
             )
     if choice != own_choice(model):
-        kept = {name: value for name, value in kept.items() if ".encodings." not in name}
-    other.load_state_dict(kept, strict=False)
+        copied = {name: value for name, value in copied.items() if ".encodings." not in name}
+    other.load_state_dict(copied, strict=False)
     return other.to(model.device, model.dtype).eval()
 
 
@@ -92,7 +94,7 @@ def rebuilt(model: LengthwiseForCausalLM, choice: Choice) -> LengthwiseForCausal
 
 
 def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, folder: Path) -> str:
-    """Write the model with a method into a new folder, and return its form: `NATIVE`, `OWN_TYPE` or `DIFFERENT`.
+    """Write the model with a method into a new folder, and return its form: `NATIVE`, `LENGTHWISE` or `DIFFERENT`.
 
     `seed`: of the parameters of an encoding that has some. `longest`: the length that the model will be trained for, if the
     method has no factor. What was written is loaded again, and must give the same logits as the model in memory.
@@ -102,7 +104,7 @@ def write_start(pretrained: Pretrained, method: str, seed: int, longest: int, fo
         torch.manual_seed(seed)
         dtype = str(model.dtype).removeprefix("torch.")
         write_folder(rebuilt(model, choice), pretrained.folder, folder, None, dtype)
-        return OWN_TYPE
+        return LENGTHWISE
     extended = max(extended_length(model, method), longest if factor_of(choice) is None else 0)
     with without_encoding(model):
         return _write_choice(pretrained, choice, seed, extended, folder)
@@ -118,18 +120,18 @@ def _write_choice(pretrained: Pretrained, choice: Choice, seed: int, extended: i
         expected = logits_of(model, checked_tokens(model))
         if config is None:
             write_folder(model, pretrained.folder, folder, None, dtype)
-            return OWN_TYPE
+            return LENGTHWISE
     finally:
         unuse(model)
-    own, model.config = model.config, config
+    original_config, model.config = model.config, config
     try:
         write_folder(model, pretrained.folder, folder, extended, dtype, expected)
-        if all(getattr(found, "agrees", False) for found in compare_angles(*_described(folder))):
+        if all(getattr(comparison, "agrees", False) for comparison in compare_angles(*_described(folder))):
             return NATIVE
     except Unequal:
         pass  # the form that is returned says so
     finally:
-        model.config = own
+        model.config = original_config
     shutil.rmtree(folder)
     torch.manual_seed(seed)
     use(model, choice)
@@ -152,8 +154,8 @@ def write_folder(
         model.save_pretrained(folder)
     copy_tokenizer(source, folder, extended)
     loaded = load_written(folder, str(model.device), dtype)
-    found = logits_of(loaded, expected.shape[1])
-    difference = float((found - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+    logits = logits_of(loaded, expected.shape[1])
+    difference = float((logits - expected).square().mean().sqrt() / expected.square().mean().sqrt())
     if not difference <= min(TOLERANCE * torch.finfo(loaded.dtype).eps, 0.1):
         raise Unequal(f"the written model gives other logits (relative difference {difference:.2g}); please report it")
 
@@ -198,8 +200,8 @@ def copy_tokenizer(source: Path, folder: Path, extended: int | None) -> None:
 
 
 def _described(folder: Path) -> tuple[Any, Any]:
-    found = read_folder(folder)
-    return found, layer_groups(found)
+    model_folder = read_folder(folder)
+    return model_folder, layer_groups(model_folder)
 
 
 # ---- what transformers computes -----------------------------------------------------------------------------------
@@ -210,19 +212,21 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
 
     Layers without an encoding, and kinds of layers whose encoding stays the same, keep their settings.
     """
-    parameters, own = getattr(model.config, "rope_parameters", None), own_choice(model)
-    if not parameters or own is None:
+    parameters, model_choice = getattr(model.config, "rope_parameters", None), own_choice(model)
+    if not parameters or model_choice is None:
         return None
-    if any(layer.layer.given for layer in choice.layers):  # temperatures and sinks
+    if any(layer.layer.non_defaults for layer in choice.layers):  # temperatures and sinks
         return None
     kinds = list(getattr(model.config, "layer_types", None) or ())
     nested = bool(set(parameters) & set(kinds))
-    found: dict[str, Any] = {}
+    parameters_by_kind: dict[str, Any] = {}
     for kind in dict.fromkeys(kinds) if nested else ("",):
         layers = [n for n in range(int(model.config.num_hidden_layers)) if not nested or kinds[n] == kind]
-        pairs = {(choice.layers[n % len(choice.layers)], own.layers[n % len(own.layers)]) for n in layers}
+        pairs = {
+            (choice.layers[n % len(choice.layers)], model_choice.layers[n % len(model_choice.layers)]) for n in layers
+        }
         if all(new == old for new, old in pairs):
-            found[kind] = parameters.get(kind) if nested else parameters
+            parameters_by_kind[kind] = parameters.get(kind) if nested else parameters
             continue
         pairs = {(new, old) for new, old in pairs if new.cls is not NoPE or old.cls is not NoPE}
         if len({new for new, _ in pairs}) != 1 or any(old.cls is NoPE for _, old in pairs):
@@ -232,13 +236,13 @@ def native_config(model: Any, choice: Choice, extended: int) -> Any | None:
             return None
         if "partial_rotary_factor" in (parameters.get(kind) if nested else parameters):
             converted.setdefault("partial_rotary_factor", 1.0)
-        found[kind] = converted
+        parameters_by_kind[kind] = converted
     config = copy.deepcopy(model.config)
-    config.rope_parameters = found if nested else found[""]
+    config.rope_parameters = parameters_by_kind if nested else parameters_by_kind[""]
     config.max_position_embeddings = extended
     if getattr(config, "head_dim", 0) is None:  # Mixtral leaves it open, and transformers' YaRN needs it
         config.head_dim = head_dim_of(config)
-    kinds_of_rope = {(entry or {}).get("rope_type", "default") for entry in found.values()}
+    kinds_of_rope = {(entry or {}).get("rope_type", "default") for entry in parameters_by_kind.values()}
     if hasattr(config, "original_max_position_embeddings") or kinds_of_rope <= {"default", "linear"}:
         config.original_max_position_embeddings = original_length(model)  # see train_length_of; Phi-3 reads it there
     if hasattr(config, "auto_map"):  # it names code that is not copied, and that is not needed

@@ -49,11 +49,11 @@ def slugs(methods: tuple[str, ...]) -> dict[str, str]:
     >>> slugs(("yarn:factor=4", "rope*3+nope"))
     {'yarn:factor=4': 'yarn-factor-4', 'rope*3+nope': 'rope-3-nope'}
     """
-    found: dict[str, str] = {}
+    slugs_by_method: dict[str, str] = {}
     for method in methods:
         slug = re.sub(r"[^a-z0-9.]+", "-", method.lower()).strip("-.")[:60] or "method"
-        found[method] = slug if slug not in found.values() else f"{slug}-{len(found)}"
-    return found
+        slugs_by_method[method] = slug if slug not in slugs_by_method.values() else f"{slug}-{len(slugs_by_method)}"
+    return slugs_by_method
 
 
 @contextmanager

@@ -54,10 +54,10 @@ class Form:
     def __init_subclass__(cls) -> None:
         cls.axes, cls.dtypes = {}, {}
         for name, hint in typing.get_type_hints(cls).items():
-            for part in (hint, *typing.get_args(hint)):
-                axes = getattr(part, "dim_str", None)
+            for member in (hint, *typing.get_args(hint)):
+                axes = getattr(member, "dim_str", None)
                 if axes is not None and "..." not in axes:
-                    cls.axes[name], cls.dtypes[name] = tuple(axes.split()), tuple(part.dtypes)
+                    cls.axes[name], cls.dtypes[name] = tuple(axes.split()), tuple(member.dtypes)
 
     @property
     def bidirectional(self) -> bool:
@@ -96,14 +96,14 @@ class Form:
 
         Backends rely on it: the compiled kernel would read beyond a table with too few heads.
         """
-        known: dict[str, int] = dict(zip("bhijd", sizes[:5], strict=True))
+        axis_sizes: dict[str, int] = dict(zip("bhijd", sizes[:5], strict=True))
         for name, axes in self.axes.items():
             if (x := getattr(self, name)) is None:
                 continue
             title = f"{type(self).__name__}.{name}{sizes.owner}"
             require_tensor(title, x, sizes.device, self.dtypes[name])
-            if len(axes) != x.ndim or not all(map(_fits, axes, x.shape, itertools.repeat(known))):
-                expected = ", ".join(_in_words(axis, known) for axis in axes)
+            if len(axes) != x.ndim or not all(map(_fits, axes, x.shape, itertools.repeat(axis_sizes))):
+                expected = ", ".join(_in_words(axis, axis_sizes) for axis in axes)
                 raise ConfigError(f"{title} has shape {list(x.shape)}; it must be [{expected}]")
 
 
@@ -118,7 +118,14 @@ class Term(Form, ABC):
     keeps_dtype: ClassVar[bool] = (
         False  # `dense` is computed in the dtype of the tensors, because differences are small
     )
-    kernel: ClassVar[str | None] = None  # what the fused kernels take it as (`terms_for` in fused/tables.py); None: nothing
+    kernel: ClassVar[str | None] = (
+        None  # what the fused kernels take it as (`terms_for` in fused/tables.py); None: nothing
+    )
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a part of the values depends neither on q nor on k."""
+        return not (self.reads_q or self.reads_k)
 
     @abstractmethod
     def dense(
@@ -181,7 +188,7 @@ def require_tensor(name: str, value: object, device: torch.device, dtypes: tuple
         raise ConfigError(f"{name} must be on the device of q, {device}, got {value.device}")
 
 
-def _fits(axis: str, size: int, known: dict[str, int]) -> bool:
+def _fits(axis: str, size: int, axis_sizes: dict[str, int]) -> bool:
     broadcasts, name, less = axis.startswith("#"), axis.lstrip("#"), 0
     if match := re.fullmatch(r"(\w+)-(\d+)", name):
         name, less = match[1], int(match[2])
@@ -189,10 +196,10 @@ def _fits(axis: str, size: int, known: dict[str, int]) -> bool:
         return True
     if size < 1 and not less and name not in _WORDS:
         return False  # an empty table has no nearest column
-    return size == known.setdefault(name, size + less) - less
+    return size == axis_sizes.setdefault(name, size + less) - less
 
 
-def _in_words(axis: str, known: dict[str, int]) -> str:
+def _in_words(axis: str, axis_sizes: dict[str, int]) -> str:
     name = axis.lstrip("#")
-    words = f"{known[name]} {_WORDS[name]}" if name in _WORDS else name if "-" in name else f"{name} >= 1"
+    words = f"{axis_sizes[name]} {_WORDS[name]}" if name in _WORDS else name if "-" in name else f"{name} >= 1"
     return f"1 or {words}" if axis.startswith("#") else words

@@ -61,17 +61,17 @@ class _DecayBlocks(ProductBlocks):
 
     def __init__(self, product: DecayProduct, k: Tensor, queries: int):
         super().__init__(product.documents, queries, k.shape[2])
-        self.sums, self._parts = product.prefix_sum, []
+        self.sums, self._block_tensors = product.prefix_sum, []
         key_blocks, sum_blocks = (x.split(BLOCK, 2) for x in (k, self.sums))
         for (_, at), of_keys, key_sum in zip(self.blocks(slice(0, self.keys)), key_blocks, sum_blocks, strict=True):
             decay = (self._anchor(key_sum, at, key_sum, at) - key_sum).to(k.dtype).exp()
-            self._parts.append((of_keys, key_sum, of_keys * decay))
+            self._block_tensors.append((of_keys, key_sum, of_keys * decay))
 
     def logits(self, q: Float[Tensor, "b h i d"], rows: slice, keys: slice) -> Float[Tensor, "b h i j"]:
         tokens = slice(self.first_query + rows.start, self.first_query + rows.stop)
         query_sum, blocks, logits = self.sums[:, :, tokens], self.blocks(keys), []
         for n, at in blocks:
-            of_keys, key_sum, decayed_keys = self._parts[n]
+            of_keys, key_sum, decayed_keys = self._block_tensors[n]
             if at.stop > tokens.start:
                 logits.append(_decayed(q, of_keys, query_sum, key_sum))
                 continue
@@ -80,13 +80,13 @@ class _DecayBlocks(ProductBlocks):
         first = blocks[0][1].start
         return torch.cat(logits, -1)[..., keys.start - first : keys.stop - first]
 
-    def _anchor(self, own: Tensor, tokens: slice, key_sum: Tensor, block: slice) -> Tensor:
+    def _anchor(self, token_sum: Tensor, tokens: slice, key_sum: Tensor, block: slice) -> Tensor:
         """Return R of each token for a block; the token's own sum if no token of its document is in the block."""
         if self.documents is None:
             return key_sum[:, :, -1:].detach()
         same = self.same_document(tokens, block)
         assert same is not None
         last = (same * torch.arange(1, same.shape[2] + 1, device=same.device)).amax(-1)[:, None, :, None]  # 0: none
-        shape = torch.broadcast_shapes(last.shape, own.shape)
-        found = key_sum.detach().expand(shape[0], -1, -1, -1).gather(2, (last - 1).clamp(min=0).expand(shape))
-        return torch.where(last > 0, found, own.detach())
+        shape = torch.broadcast_shapes(last.shape, token_sum.shape)
+        anchor = key_sum.detach().expand(shape[0], -1, -1, -1).gather(2, (last - 1).clamp(min=0).expand(shape))
+        return torch.where(last > 0, anchor, token_sum.detach())

@@ -56,6 +56,10 @@ class RelativeKeyBias(VectorBias):
     cacheable = True
     reads_q = True
 
+    @property
+    def has_bias(self) -> bool:
+        return self.vector is not None
+
     def query_vectors(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         return q if self.vector is None else q + self.vector[:, None].to(q.dtype)
 

@@ -96,12 +96,14 @@ class _HouseholderBlocks(ProductBlocks):
             system, torch.cat([of_keys, w_blocks], -1), upper=False, unitriangular=True
         )
         from_logits, from_query = (beta_blocks * solved).split([size, k.shape[3]], -1)
-        self._parts = list(zip(*(x.unbind(2) for x in (w_blocks, k_blocks, from_logits, from_query)), strict=True))
+        self._block_tensors = list(
+            zip(*(x.unbind(2) for x in (w_blocks, k_blocks, from_logits, from_query)), strict=True)
+        )
 
     def logits(self, q: Float[Tensor, "b h i d"], rows: slice, keys: slice) -> Float[Tensor, "b h i j"]:
         blocks, logits = self.blocks(keys), []
         for n, at in reversed(blocks):
-            w, k, from_logits, from_query = self._parts[n]
+            w, k, from_logits, from_query = self._block_tensors[n]
             y = q @ w.mT
             passed = self._passed(rows, at)
             if passed is not None:
@@ -119,7 +121,7 @@ class _HouseholderBlocks(ProductBlocks):
         if block.stop <= first + 1:
             return same
         query, token = (
-            torch.arange(s.start, s.stop, device=self._parts[0][0].device) for s in (slice(first, last), block)
+            torch.arange(s.start, s.stop, device=self._block_tensors[0][0].device) for s in (slice(first, last), block)
         )
         before = (token <= query[:, None])[None]
         return before if same is None else before & same

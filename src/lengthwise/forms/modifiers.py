@@ -131,14 +131,14 @@ class AttentionModifiers:
         `torch.split` concatenates the gradients of its parts, while each gradient of a slice would be as large as the tensor.
         """
         sizes = [block.queries.stop - block.queries.start for block in blocks]
-        parts: dict[int, tuple[Tensor, tuple[Tensor, ...]]] = {}
+        chunks: dict[int, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
-        def part_of(n: int) -> Callable[[Tensor, int], Tensor]:
-            def part(x: Tensor, axis: int) -> Tensor:
-                if id(x) not in parts:
-                    parts[id(x)] = x, x.split(sizes, axis)
-                return parts[id(x)][1][n]
+        def nth_chunk(n: int) -> Callable[[Tensor, int], Tensor]:
+            def chunk(x: Tensor, axis: int) -> Tensor:
+                if id(x) not in chunks:
+                    chunks[id(x)] = x, x.split(sizes, axis)
+                return chunks[id(x)][1][n]
 
-            return part
+            return chunk
 
-        return [self.map_axes({"i": part_of(n), "j": selection(block)["j"]}) for n, block in enumerate(blocks)]
+        return [self.map_axes({"i": nth_chunk(n), "j": selection(block)["j"]}) for n, block in enumerate(blocks)]

@@ -125,10 +125,10 @@ class Rotation(TokenRotation):
         if angle is None:
             return None
         if angle.requires_grad or (isinstance(gain, Tensor) and gain.requires_grad):
-            return _cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
+            return compute_cos_sin(angle, gain, dtype)  # not cached, because the graph belongs to a single call
         key = "both" if self.same_for_keys else side, dtype
         if key not in self._cos_sin_cache:
-            self._cos_sin_cache[key] = _cos_sin(angle, gain, dtype)
+            self._cos_sin_cache[key] = compute_cos_sin(angle, gain, dtype)
         return self._cos_sin_cache[key]
 
     def _rotate(self, side: Literal["q", "k"], x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Rotation(TokenRotation):
         if cos_sin is None:
             return x
         if self.polar:
-            cos, sin = (_for_each_head(part, x.shape[1]) for part in cos_sin.unbind(3))
+            cos, sin = (_for_each_head(table, x.shape[1]) for table in cos_sin.unbind(3))
             magnitude = softplus(x.to(compute))
             return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
         dims = 2 * cos_sin.shape[4]
@@ -160,15 +160,15 @@ class Rotation(TokenRotation):
 
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
         """Return the rotation with functions applied along axes, and what this one has computed of its cosines and sines."""
-        parts: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")
             if angle is not None:
                 axes = self.axes[f"angle_{side}"]
-                parts[f"angle_{side}"] = along_axes(angle, axes, functions)
+                tensors[f"angle_{side}"] = along_axes(angle, axes, functions)
                 if isinstance(gain, Tensor):
-                    parts[f"gain_{side}"] = along_axes(gain.expand_as(angle), axes, functions)
-        rotation = replace(self, **parts)
+                    tensors[f"gain_{side}"] = along_axes(gain.expand_as(angle), axes, functions)
+        rotation = replace(self, **tensors)
         for (sides, dtype), x in self._cos_sin_cache.items():
             for side, tokens in (("q", "i"), ("k", "j")):
                 if sides in ("both", side) and getattr(rotation, f"angle_{side}") is not None:
@@ -194,7 +194,7 @@ class Rotation(TokenRotation):
                 )
 
 
-def _cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
+def compute_cos_sin(angle: Tensor, gain: Tensor | float | None, dtype: torch.dtype) -> Float[Tensor, "b h t 2 pairs"]:
     cos, sin = angle.cos(), angle.sin()
     if gain is not None:
         cos, sin = cos * gain, sin * gain
@@ -227,8 +227,6 @@ def _factors(cos_sin: Float[Tensor, "b h t 2 pairs"], layout: str) -> tuple[Tens
 
 def _for_each_head(x: Tensor, heads: int) -> Tensor:
     groups = x.shape[1]
-    if heads % groups:
-        raise ConfigError(f"the angles of {groups} groups of heads need a multiple of {groups} heads, got {heads}")
     return x if heads == groups else x.repeat_interleave(heads // groups, 1)
 
 

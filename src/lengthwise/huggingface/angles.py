@@ -79,7 +79,7 @@ def compare_angles(folder: ModelFolder, groups: list[LayerGroup]) -> list[Compar
 
     Encodings that depend on the length are compared at the length before scaling too.
     """
-    found: list[Comparison | NotCompared] = []
+    comparisons: list[Comparison | NotCompared] = []
     for group in _different(groups):
         choice = cast(Choice, group.encoding)
         ours = build(folder, group)
@@ -88,12 +88,12 @@ def compare_angles(folder: ModelFolder, groups: list[LayerGroup]) -> list[Compar
         try:
             for dtype in dict.fromkeys((torch.float32, folder.dtype)):
                 for length in lengths:
-                    found.append(_compared(folder, group, ours, dtype, length))
+                    comparisons.append(_compared(folder, group, ours, dtype, length))
         except _WrongPairs as error:
-            found.append(NotCompared(group.layers, label_of(choice), str(error), True))
+            comparisons.append(NotCompared(group.layers, label_of(choice), str(error), True))
         except (_NotComparable, ConfigError) as error:
-            found.append(NotCompared(group.layers, label_of(choice), str(error), False))
-    return found
+            comparisons.append(NotCompared(group.layers, label_of(choice), str(error), False))
+    return comparisons
 
 
 def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
@@ -108,15 +108,15 @@ def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
 
 def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int) -> Comparison:
     """Return the comparison with the rotary embedding of the model that agrees best, because layers may have one each."""
-    found, errors = [], []
+    comparisons, errors = [], []
     for rotary in _rotaries(folder, dtype):
         try:
-            found.append(_compared_with(rotary, folder, group, ours, dtype, length))
+            comparisons.append(_compared_with(rotary, folder, group, ours, dtype, length))
         except (_WrongPairs, _NotComparable) as error:
             errors.append(error)
-    if not found:
+    if not comparisons:
         raise errors[0] if errors else _NotComparable("the layers have no rotary embedding of transformers")
-    return min(found, key=lambda comparison: comparison.excess)
+    return min(comparisons, key=lambda comparison: comparison.excess)
 
 
 def _compared_with(
@@ -130,7 +130,7 @@ def _compared_with(
     for positions in samples.split(CHUNK):
         with transformers_call(folder.path, "compute the angles of its positions", advice=CORRECT):
             cos, sin = _cos_sin(rotary, positions, length, group.kind)
-        cos, sin = (_pairs(part, len(frequencies)) for part in (cos.double(), sin.double()))
+        cos, sin = (_pairs(table, len(frequencies)) for table in (cos.double(), sin.double()))
         angle = positions[:, None] * frequencies
         our_cos, our_sin = angle.cos(), angle.sin()
         error = torch.atan2(sin * our_cos - cos * our_sin, cos * our_cos + sin * our_sin).abs()
@@ -164,21 +164,21 @@ def _cos_sin(rotary: Any, positions: Tensor, length: int, kind: str) -> tuple[Te
     result = rotary(x, ids, kind) if is_nested else rotary(x, ids)
     if isinstance(result, Tensor) and result.is_complex():  # of Llama 4
         result = result.real, result.imag
-    if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(part, Tensor) for part in result):
+    if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(tensor, Tensor) for tensor in result):
         raise _NotComparable("its rotary embedding does not return cos and sin")
-    cos, sin = (part.reshape(-1, part.shape[-1])[: len(positions)] for part in result)
+    cos, sin = (tensor.reshape(-1, tensor.shape[-1])[: len(positions)] for tensor in result)
     return cos, sin
 
 
-def _pairs(part: Tensor, pairs: int) -> Tensor:
+def _pairs(table: Tensor, pairs: int) -> Tensor:
     """Return one column for each pair of dimensions, of a tensor with one or two columns for each."""
-    width = part.shape[-1]
+    width = table.shape[-1]
     if width == pairs:
-        return part
-    if width == 2 * pairs and torch.equal(part[:, :pairs], part[:, pairs:]):
-        return part[:, :pairs]
-    if width == 2 * pairs and torch.equal(part[:, ::2], part[:, 1::2]):
-        return part[:, ::2]
+        return table
+    if width == 2 * pairs and torch.equal(table[:, :pairs], table[:, pairs:]):
+        return table[:, :pairs]
+    if width == 2 * pairs and torch.equal(table[:, ::2], table[:, 1::2]):
+        return table[:, ::2]
     raise _WrongPairs(f"transformers rotates {width // 2} pairs of dimensions, and the settings mean {pairs}")
 
 

@@ -87,7 +87,7 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
     rotates = rotary_embeddings(folder.model) and getattr(config, "rope_parameters", None)
     if rotates and not has_alibi:
         try:
-            settings = Settings(_with_known_keys(config))
+            settings = Settings(_without_ignored_keys(config))
             return {layer: _rotation(settings, layer, observed.get(layer)) for layer in with_attention}
         except ConfigError as error:
             raise ConfigError(f"{folder.path / 'config.json'}: {error}") from error
@@ -112,10 +112,10 @@ def _rotation(settings: Settings, layer: int, observed: ObservedLayer | None) ->
         head_dim = head_dim_of(settings.config)
         return _Described(settings.described(layer, head_dim), head_dim)
     try:
-        found = settings.encoding_of(layer, observed)
+        encoding = settings.encoding_of(layer, observed)
     except UnknownRotation as error:
         return _Described(settings.described(layer, observed.head_dim), observed.head_dim, str(error))
-    return _Described(found.choice, observed.head_dim - found.first_dim)
+    return _Described(encoding.choice, observed.head_dim - encoding.first_dim)
 
 
 def ignores_bias_max(folder: ModelFolder) -> bool:
@@ -134,11 +134,11 @@ def _with_used_slopes(folder: ModelFolder) -> Any:
     return result
 
 
-def _with_known_keys(config: Any) -> Any:
+def _without_ignored_keys(config: Any) -> Any:
     """Return a copy of the configuration without the RoPE settings that transformers ignores."""
     result = copy.deepcopy(config)
 
-    def known(entry: Any) -> Any:
+    def used_settings(entry: Any) -> Any:
         if not isinstance(entry, Mapping):
             return entry
         if "alpha" in entry:
@@ -148,7 +148,9 @@ def _with_known_keys(config: Any) -> Any:
 
     parameters = config.rope_parameters
     is_nested = any(isinstance(value, Mapping) for value in parameters.values())
-    result.rope_parameters = {k: known(v) for k, v in parameters.items()} if is_nested else known(parameters)
+    result.rope_parameters = (
+        {k: used_settings(v) for k, v in parameters.items()} if is_nested else used_settings(parameters)
+    )
     return result
 
 
@@ -232,27 +234,27 @@ def build(folder: ModelFolder, group: LayerGroup) -> Any:
 def _temperature(
     folder: ModelFolder, group: LayerGroup, module: Any, observed: ObservedLayer | None, scale: float | None
 ) -> str:
-    config, encoding, parts = folder.config, cast(Choice, group.encoding), []
+    config, encoding, factors = folder.config, cast(Choice, group.encoding), []
     if issubclass(encoding.cls, RotaryEncoding):
         gain = build(folder, group).gain(torch.tensor(folder.length or 1))
         if gain is not None and not math.isclose(gain, 1.0):
-            parts.append(f"× {gain**2:.4g} of rotated dimensions (attention factor {gain:.4g})")
+            factors.append(f"× {gain**2:.4g} of rotated dimensions (attention factor {gain:.4g})")
     if scale is not None and (module is not None or observed is None):
         usual = usual_scale(config, module)
         if not math.isclose(scale, usual, rel_tol=1e-6):
-            parts.append(f"× {scale / usual:.4g} (softmax scale {scale:.4g})")
+            factors.append(f"× {scale / usual:.4g} (softmax scale {scale:.4g})")
     by_position = _by_position(config, encoding)
     if observed is not None and not by_position and abs(observed.query_growth - 1) > GROWTH:
         by_position = [
             f"× {observed.query_growth:.4g} at position {int(observed.positions[-1]):,}, which depends on the position"
         ]
-    parts += by_position
+    factors += by_position
     cap = getattr(config, "attn_logit_softcapping", None) if observed is None else observed.softcap
     if cap:
-        parts.append(f"at most {cap:g} (soft cap)")
+        factors.append(f"at most {cap:g} (soft cap)")
     if isinstance(getattr(module, "sinks", None), nn.Parameter) if observed is None else observed.has_sinks:
-        parts.append("a sink logit of each head, which is learned")
-    return ", ".join(parts)
+        factors.append("a sink logit of each head, which is learned")
+    return ", ".join(factors)
 
 
 def _by_position(config: Any, encoding: Choice) -> list[str]:

@@ -60,21 +60,21 @@ class LengthwiseConfig(PreTrainedConfig):
 class LengthwiseCache(Cache):
     """The cache of our model for `generate`: it has keys and values of all layers, and what content-dependent encodings need."""
 
-    def __init__(self, own: KVCache | MixerCache):
+    def __init__(self, model_cache: KVCache | MixerCache):
         super().__init__(layers=[])
-        self.own = own
+        self.model_cache = model_cache
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self.own.length
+        return self.model_cache.length
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        self.own.select_rows(indices)
+        self.model_cache.select_rows(indices)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        self.own.select_rows(beam_idx)
+        self.model_cache.select_rows(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self.own.select_rows(torch.arange(self.own.rows).repeat_interleave(repeats))
+        self.model_cache.select_rows(torch.arange(self.model_cache.rows).repeat_interleave(repeats))
 
     def crop(self, max_length: int) -> None:
         raise ConfigError("the cache of a model of lengthwise cannot be shortened; generate without an assistant model")
@@ -173,14 +173,14 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and cache is None:
             cache = LengthwiseCache(self.model.new_cache())
-        own = None if cache is None else cache.own
-        positions, documents = self._places(input_ids, attention_mask, position_ids, own)
-        logits = self.model(input_ids, positions=positions, documents=documents, cache=own)
+        model_cache = None if cache is None else cache.model_cache
+        positions, documents = self._places(input_ids, attention_mask, position_ids, model_cache)
+        logits = self.model(input_ids, positions=positions, documents=documents, cache=model_cache)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return CausalLMOutputWithPast(loss=loss, logits=logits[:, kept], **{own_cache_name(): cache})
+        slice_indices = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return CausalLMOutputWithPast(loss=loss, logits=logits[:, slice_indices], **{own_cache_name(): cache})
 
     def _takes_positions(self) -> bool:
         return isinstance(self.model, Decoder) or self.model.encoding.acts_on_embedding()

@@ -62,12 +62,12 @@ def feature_layer(past: Any, layer: int) -> Any:
     """Return the layer of a dynamic cache, which can keep features from now on."""
     while past.layer_class_to_replicate is not None and len(past.layers) <= layer:
         past.layers.append(past.layer_class_to_replicate())  # as its update() does
-    found = past.layers[layer]
-    if not isinstance(found, Features):
-        original, cls = found, _with_features(cast(Hashable, type(found)))
-        past.layers[layer] = found = object.__new__(cls)
-        vars(found).update(vars(original))
-    return found
+    cache_layer = past.layers[layer]
+    if not isinstance(cache_layer, Features):
+        original, cls = cache_layer, _with_features(cast(Hashable, type(cache_layer)))
+        past.layers[layer] = cache_layer = object.__new__(cls)
+        vars(cache_layer).update(vars(original))
+    return cache_layer
 
 
 def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -75,6 +75,6 @@ def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) 
     tokens = options.get("attention_mask")
     if not isinstance(tokens, Tokens):
         return None
-    kept = cache_of(options)
-    past = None if kept is None else feature_layer(kept, int(layer.layer_idx))
+    cache = cache_of(options)
+    past = None if cache is None else feature_layer(cache, int(layer.layer_idx))
     return arguments, {**options, "attention_mask": tokens.of_layer(x=input_of(arguments, options), past=past)}

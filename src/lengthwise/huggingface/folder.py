@@ -69,19 +69,21 @@ class ModelFolder:
 
     def rope_entries(self) -> list[tuple[str, Data]]:
         """Return the dictionaries of RoPE settings in config.json with their names: one for each kind of layer, or one for all."""
-        found: list[tuple[str, Data]] = []
+        entries: list[tuple[str, Data]] = []
         for key in ("rope_parameters", "rope_scaling"):
             if isinstance(entry := self.settings.get(key), Mapping):
-                nested = {f"{key}.{name}": dict(part) for name, part in entry.items() if isinstance(part, Mapping)}
-                found += list(nested.items()) if nested else [(key, dict(entry))]
-        return found
+                nested = {
+                    f"{key}.{name}": dict(settings) for name, settings in entry.items() if isinstance(settings, Mapping)
+                }
+                entries += list(nested.items()) if nested else [(key, dict(entry))]
+        return entries
 
     def used_entries(self) -> list[tuple[str, Data]]:
         """Return the dictionaries that transformers uses, with defaults filled in. None (a layer without RoPE) is left out."""
         parameters = getattr(self.config, "rope_parameters", None) or {}
-        nested = {name: part for name, part in parameters.items() if isinstance(part, Mapping)}
+        nested = {name: settings for name, settings in parameters.items() if isinstance(settings, Mapping)}
         entries = nested or ({"": parameters} if parameters.get("rope_type") is not None else {})
-        return [(name, dict(part)) for name, part in entries.items()]
+        return [(name, dict(settings)) for name, settings in entries.items()]
 
     @cached_property
     def observation(self) -> Observation:
@@ -105,9 +107,12 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             f"{path} has the encoding {label} of lengthwise, which transformers does not compute; "
             "only its own encodings are checked"
         )
-    own_code = bool(whole.get("auto_map"))
-    if not (own_code and trust_remote_code):
-        if own_code and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
+    has_remote_code = bool(whole.get("auto_map"))
+    if not (has_remote_code and trust_remote_code):
+        if (
+            has_remote_code
+            and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING
+        ):
             raise ConfigError(
                 f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the code, and "
                 "give --trust-remote-code if you trust it"
@@ -118,9 +123,9 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
             "rename that one to config.json"
         )
-    if not isinstance(part := whole.get("text_config"), Mapping | None):
+    if not isinstance(text_config := whole.get("text_config"), Mapping | None):
         raise ConfigError(
-            f"{path / 'config.json'}: text_config must be an object, got {str(part)[:40]}; correct or remove it"
+            f"{path / 'config.json'}: text_config must be an object, got {str(text_config)[:40]}; correct or remove it"
         )
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     require_values(path, whole)
@@ -130,7 +135,7 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
     _require_decoder(path, config, transformers)
     settings = _text_settings(whole, top, config)
     require_values(path, settings)
-    dtype = next((part.dtype for part in (config, top) if part.dtype in DTYPES.values()), torch.float32)
+    dtype = next((level.dtype for level in (config, top) if level.dtype in DTYPES.values()), torch.float32)
     building = transformers_call(path, "build the model of its config.json", advice=CORRECT)
     with naming_rope_values(path, settings), building, torch.device("meta"):
         built = copy.deepcopy(top)
@@ -161,8 +166,8 @@ def _require_language_model(path: Path, whole: Data, transformers: Any) -> None:
 def _text_settings(whole: Data, top: Any, config: Any) -> Data:
     if config is top:
         return whole
-    part = next((whole.get(name) for name in top.sub_configs if getattr(top, name, None) is config), None)
-    return dict(part) if isinstance(part, Mapping) else {}
+    section = next((whole.get(name) for name in top.sub_configs if getattr(top, name, None) is config), None)
+    return dict(section) if isinstance(section, Mapping) else {}
 
 
 def _require_decoder(path: Path, config: Any, transformers: Any) -> None:

@@ -55,15 +55,15 @@ class ReplacedModel(PreTrainedModel):
 
         Only the latter gets the weights of an encoding from transformers.
         """
-        choice, own = saved_choice(config.encoding), config.text_config
-        host = cls.auto_class._model_mapping.get(type(own), None)
+        choice, text_config = saved_choice(config.encoding), config.text_config
+        host = cls.auto_class._model_mapping.get(type(text_config), None)
         if host is None:
             raise ConfigError(
-                f"{cls.auto_class.__name__} of transformers has no class for the model type {own.model_type!r}"
+                f"{cls.auto_class.__name__} of transformers has no class for the model type {text_config.model_type!r}"
             )
 
-        def create(self: Any, *given: Any, **settings: Any) -> None:
-            host.__init__(self, *given, **settings)
+        def create(self: Any, *arguments: Any, **settings: Any) -> None:
+            host.__init__(self, *arguments, **settings)
             use(self, choice)
 
         return host, type(host.__name__, (host,), {"__init__": create, "__module__": host.__module__})
@@ -77,8 +77,8 @@ class ReplacedForCausalLM(ReplacedModel):
 
 def _require_our_attention(options: dict[str, Any], config: Any) -> None:
     """Remove the attention implementation from the options of transformers. Raises `ConfigError` if it is not ours."""
-    given = options.pop("attn_implementation", None) or getattr(config, "_attn_implementation_internal", None)
-    if given not in (None, NAME):
+    implementation = options.pop("attn_implementation", None) or getattr(config, "_attn_implementation_internal", None)
+    if implementation not in (None, NAME):
         raise ConfigError(
             "a model with an encoding of lengthwise attends by the backends of lengthwise; omit attn_implementation"
         )

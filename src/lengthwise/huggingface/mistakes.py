@@ -192,23 +192,29 @@ def missing_attention_factor(case: Case) -> Texts:
     module = next(iter(attention_layers(case.folder.model)), None)
     for name, entry in case.folder.used_entries():
         kind, where = entry.get("rope_type"), f"{name}: " if name else ""
-        given, scales = entry.get("attention_factor"), (entry.get("mscale"), entry.get("mscale_all_dim"))
+        attention_factor, scales = entry.get("attention_factor"), (entry.get("mscale"), entry.get("mscale_all_dim"))
         factor = entry.get("factor")
         if kind not in ("yarn", "longrope"):
-            if given not in (None, 1) and kind != "default":
-                yield f"{where}rope_type {kind!r} ignores attention_factor = {given}; remove it, or use 'yarn'"
+            if attention_factor not in (None, 1) and kind != "default":
+                yield f"{where}rope_type {kind!r} ignores attention_factor = {attention_factor}; remove it, or use 'yarn'"
             continue
-        if entry.get("long_mscale") is not None and given is None and case.folder.config.model_type != "phimoe":
+        if (
+            entry.get("long_mscale") is not None
+            and attention_factor is None
+            and case.folder.config.model_type != "phimoe"
+        ):
             yield f"{where}long_mscale is read for Phi-MoE only; write it as attention_factor"
         length, original = case.folder.length, train_length_of(case.folder.config)
-        if kind == "longrope" and given is not None and length is not None and original > 1:
+        if kind == "longrope" and attention_factor is not None and length is not None and original > 1:
             ratio = float(factor) if is_number(factor) else length / original
-            yield from _unusual_factor(where, given, math.sqrt(1 + math.log(max(ratio, 1)) / math.log(original)))
+            yield from _unusual_factor(
+                where, attention_factor, math.sqrt(1 + math.log(max(ratio, 1)) / math.log(original))
+            )
         if kind != "yarn" or not is_number(factor) or factor <= 1:
             continue
         usual = 0.1 * math.log(factor) + 1
-        if given is not None:
-            yield from _unusual_factor(where, given, usual)
+        if attention_factor is not None:
+            yield from _unusual_factor(where, attention_factor, usual)
         elif bool(scales[0]) != bool(scales[1]) and scales not in ((1, None), (1, 0)):
             key = "mscale" if scales[0] else "mscale_all_dim"
             yield (
@@ -224,15 +230,15 @@ def missing_attention_factor(case: Case) -> Texts:
                 )
 
 
-def _unusual_factor(where: str, given: Any, usual: float) -> Texts:
+def _unusual_factor(where: str, attention_factor: Any, usual: float) -> Texts:
     """Yield an attention factor that the formula does not give; a problem if it lies far outside of 1 (none) to the formula's."""
-    if not is_number(given) or math.isclose(given, usual, rel_tol=0.01):
+    if not is_number(attention_factor) or math.isclose(attention_factor, usual, rel_tol=0.01):
         return
-    text = f"{where}attention_factor = {given:g}, where the formula gives {usual:.4g}"
-    if 1 / FAR <= given <= FAR * usual:
+    text = f"{where}attention_factor = {attention_factor:g}, where the formula gives {usual:.4g}"
+    if 1 / FAR <= attention_factor <= FAR * usual:
         yield text, False
     else:
-        yield f"{text}, so that logits are {(given / usual) ** 2:.3g} times as large; correct or remove it"
+        yield f"{text}, so that logits are {(attention_factor / usual) ** 2:.3g} times as large; correct or remove it"
 
 
 def scaling_with_cache(case: Case) -> Texts:
@@ -289,18 +295,18 @@ def different_angles(case: Case) -> Texts:
 
     Float32's rounding is allowed (`angles.RELATIVE`), so the frequencies themselves are others.
     """
-    for found in case.comparisons:
-        if isinstance(found, NotCompared):
-            text = f"{found.encoding}: {found.reason}"
+    for comparison in case.comparisons:
+        if isinstance(comparison, NotCompared):
+            text = f"{comparison.encoding}: {comparison.reason}"
             yield (
-                f"{text}; a setting has no effect" if found.is_problem else f"{text}; angles were not compared",
-                found.is_problem,
+                f"{text}; a setting has no effect" if comparison.is_problem else f"{text}; angles were not compared",
+                comparison.is_problem,
             )
-        elif found.dtype == "float32" and not found.agrees:
-            what = f"off by {found.error:.3g} {found.unit} at position {found.position:,}"
-            if not math.isclose(found.gain, found.our_gain, rel_tol=GAIN_TOLERANCE):
-                what += f", attention factor {found.gain:.6g} instead of {found.our_gain:.6g}"
-            yield f"{found.encoding}: transformers computes something else than these settings mean ({what})"
+        elif comparison.dtype == "float32" and not comparison.agrees:
+            what = f"off by {comparison.error:.3g} {comparison.unit} at position {comparison.position:,}"
+            if not math.isclose(comparison.gain, comparison.our_gain, rel_tol=GAIN_TOLERANCE):
+                what += f", attention factor {comparison.gain:.6g} instead of {comparison.our_gain:.6g}"
+            yield f"{comparison.encoding}: transformers computes something else than these settings mean ({what})"
 
 
 def rounded_frequencies(case: Case) -> Texts:
@@ -308,16 +314,23 @@ def rounded_frequencies(case: Case) -> Texts:
 
     BLOOM rounds its biases, but was trained so, which is a note.
     """
-    comparisons = [found for found in case.comparisons if isinstance(found, Comparison)]
-    agree = {(found.encoding, found.length) for found in comparisons if found.dtype == "float32" and found.agrees}
-    for found in comparisons:
-        if found.dtype == "float32" or found.agrees or (found.encoding, found.length) not in agree:
+    comparisons = [comparison for comparison in case.comparisons if isinstance(comparison, Comparison)]
+    agree = {
+        (comparison.encoding, comparison.length)
+        for comparison in comparisons
+        if comparison.dtype == "float32" and comparison.agrees
+    }
+    for comparison in comparisons:
+        if comparison.dtype == "float32" or comparison.agrees or (comparison.encoding, comparison.length) not in agree:
             continue
-        what = f"off by up to {found.error:.3g} {found.unit} (position {found.position:,})"
-        if found.unit == "radians":
-            yield f"{found.encoding}: in {found.dtype}, frequencies are rounded, and angles are {what}; keep inv_freq in float32"
+        what = f"off by up to {comparison.error:.3g} {comparison.unit} (position {comparison.position:,})"
+        if comparison.unit == "radians":
+            yield (
+                f"{comparison.encoding}: in {comparison.dtype}, frequencies are rounded, and angles are {what}; keep inv_freq in "
+                "float32"
+            )
         else:
-            yield f"{found.encoding}: in {found.dtype}, biases are rounded, and {what}", False
+            yield f"{comparison.encoding}: in {comparison.dtype}, biases are rounded, and {what}", False
 
 
 CHECKS: tuple[Callable[[Case], Texts], ...] = (
@@ -347,9 +360,9 @@ CHECKS: tuple[Callable[[Case], Texts], ...] = (
 
 def findings(case: Case) -> list[Finding]:
     """Return what all checks find."""
-    found = []
+    findings = []
     for check in CHECKS:
         for item in check(case):
             text, is_problem = item if isinstance(item, tuple) else (item, True)
-            found.append(Finding(check.__name__.replace("_", "-"), text, is_problem))
-    return found
+            findings.append(Finding(check.__name__.replace("_", "-"), text, is_problem))
+    return findings

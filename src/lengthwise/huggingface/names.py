@@ -46,7 +46,7 @@ def contradicting_keys(case: Case) -> Texts:
     settings, config = case.folder.settings, case.folder.config
     old, new = settings.get("rope_scaling"), settings.get("rope_parameters")
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
-        first, second = (with_rope_type(part) for part in (old, new))
+        first, second = (with_rope_type(entry) for entry in (old, new))
         if keys := sorted(
             key for key in {*first, *second} if first.get(key) != second.get(key) and key != "rope_theta"
         ):
@@ -83,7 +83,7 @@ def contradicting_keys(case: Case) -> Texts:
 
 def misspelt_names(case: Case) -> dict[str, str]:
     """Return settings outside of rope_parameters whose name is almost that of one that the class reads, with that name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     pending: list[tuple[Mapping[str, Any], Any]] = [(case.folder.settings, case.folder.config)]
     for settings, config in pending:
         read = names_read(type(config))
@@ -95,8 +95,8 @@ def misspelt_names(case: Case) -> dict[str, str]:
                 continue
             for name in difflib.get_close_matches(key.lower(), relevant, 1, SIMILAR):
                 if name not in settings and not hasattr(type(config)(), key):  # a class may write what it has computed
-                    found[key] = name
-    return found
+                    names[key] = name
+    return names
 
 
 def names_read(cls: Any, *, general: bool = True) -> set[str]:
@@ -136,7 +136,7 @@ def misplaced_settings(case: Case) -> Texts:
         for key in (key for key in entry if key in fields - {*ROPE_KEYS} and _differs(config, key, entry)):
             yield f"{name} has {key}, which {class_name} reads outside of it; move it out"
     for key in other_names(case):
-        target = next(name for name in _group(key) if name in _own_names(type(config)))
+        target = next(name for name in _group(key) if name in _names_of(type(config)))
         yield f"{key} = {str(settings[key])[:40]} is not read by {class_name}; write it as {target}"
     if settings and settings is not whole:
         of_top = _fields(type(case.folder.top))
@@ -175,12 +175,14 @@ def _unknown_kinds(case: Case) -> Texts:
         return
     config = case.folder.config
     of_class = getattr(type(config)(), "rope_parameters", None) or {}
-    known = sorted({str(kind) for kind in getattr(config, "layer_types", None) or ()})
+    layer_types = sorted({str(kind) for kind in getattr(config, "layer_types", None) or ()})
     kinds = [name.partition(".")[2] for name, _ in case.folder.rope_entries()]
-    if known and (lost := [repr(k[:40]) for k in kinds if k and k not in (*known, *ALLOWED_LAYER_TYPES, *of_class)]):
+    if layer_types and (
+        lost := [repr(k[:40]) for k in kinds if k and k not in (*layer_types, *ALLOWED_LAYER_TYPES, *of_class)]
+    ):
         yield (
             f"there are RoPE settings for layers of the kind {', '.join(lost)}, which {type(config).__name__} does not have; kinds "
-            f"in layer_types: {', '.join(known)}"
+            f"in layer_types: {', '.join(layer_types)}"
         )
 
 
@@ -188,7 +190,7 @@ def _fields(cls: Any) -> set[str]:
     return {*getattr(cls, "__dataclass_fields__", {}), *getattr(cls, "attribute_map", {})}
 
 
-def _own_names(cls: Any) -> set[str]:
+def _names_of(cls: Any) -> set[str]:
     return names_read(cls, general=False)
 
 
@@ -198,12 +200,12 @@ def _group(key: str) -> tuple[str, ...]:
 
 def other_names(case: Case) -> list[str]:
     """Return settings under a name that other classes have for one that this class reads, and that is not written."""
-    settings, own = case.folder.settings, _own_names(type(case.folder.config))
+    settings, names_of_class = case.folder.settings, _names_of(type(case.folder.config))
     return [
         key
         for key, value in settings.items()
         if is_number(value)
-        and (read := own.intersection(_group(key)))
+        and (read := names_of_class.intersection(_group(key)))
         and key not in read
         and not any(_is_meaningful(settings.get(name)) for name in read)
         and not any(getattr(case.folder.config, name, None) == value for name in read)

@@ -49,9 +49,9 @@ class Zeros(Constant):
 
 def _fits(constant: Tensor, other: Tensor) -> bool:
     """Return whether a result has the shape of the other tensor."""
-    own, sizes = constant.shape, other.shape
-    missing = len(sizes) - len(own)
-    return missing >= 0 and all(size in (1, sizes[missing + axis]) for axis, size in enumerate(own))
+    shape, sizes = constant.shape, other.shape
+    missing = len(sizes) - len(shape)
+    return missing >= 0 and all(size in (1, sizes[missing + axis]) for axis, size in enumerate(shape))
 
 
 class NoRotation(nn.Module):

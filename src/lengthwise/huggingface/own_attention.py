@@ -42,7 +42,9 @@ def mpt(
     qkv = layer.Wqkv(hidden_states)
     if layer.clip_qkv:
         qkv = qkv.clamp(-layer.clip_qkv, layer.clip_qkv)
-    q, k, v = (part.unflatten(-1, (layer.n_heads, layer.head_dim)).transpose(1, 2) for part in qkv.chunk(3, -1))
+    q, k, v = (
+        projection.unflatten(-1, (layer.n_heads, layer.head_dim)).transpose(1, 2) for projection in qkv.chunk(3, -1)
+    )
     if (cache := cache_of(further)) is not None:
         k, v = cache.update(k, v, layer.layer_idx)
     dropout = layer.attn_dropout_p if layer.training else 0.0

@@ -64,7 +64,7 @@ class UnknownRotation(ConfigError):
 
 
 @dataclass(frozen=True)
-class OwnEncoding:
+class LayerEncoding:
     """The encoding of one layer. `first_dim`: of its heads, from which on they are rotated."""
 
     choice: Choice
@@ -82,24 +82,26 @@ class Settings:
         self.train_length = train_length_of(config)
         self.choices = cache(self._choices)
 
-    def encoding_of(self, index: int, layer: ObservedLayer) -> OwnEncoding:
+    def encoding_of(self, index: int, layer: ObservedLayer) -> LayerEncoding:
         """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are none."""
         if _changes(layer.plain_q) or _changes(layer.plain_k):
             raise UnknownRotation(
                 f"{layer.name} has positions that no rotary embedding computes, which lengthwise does not know"
             )
         if not layer.rotates:
-            return OwnEncoding(choose(NoPE))
+            return LayerEncoding(choose(NoPE))
         entry = self.entry_of(index)
-        part = getattr(self.config, "qk_rope_head_dim", None)  # of the dimensions, as in DeepSeek's attention
-        # The part comes first, because lists of factors may have its length only.
-        head_dims = dict.fromkeys(size for size in (part, layer.head_dim) if size)
+        rope_dims = getattr(
+            self.config, "qk_rope_head_dim", None
+        )  # as in DeepSeek's attention, which rotates only these
+        # They come first, because lists of factors may have its length only.
+        head_dims = dict.fromkeys(size for size in (rope_dims, layer.head_dim) if size)
         for has_other_theta in (False, True):
             for head_dim in head_dims:
                 for choice in self.choices(entry, head_dim, has_other_theta):
                     for first_dim in dict.fromkeys((0, layer.head_dim - head_dim)):
                         if self._agrees(choice, head_dim, first_dim, layer):
-                            return OwnEncoding(choice, first_dim)
+                            return LayerEncoding(choice, first_dim)
         raise UnknownRotation(
             f"{layer.name} rotates in a way that lengthwise does not have, or its angles are not those of "
             f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this encoding"
@@ -188,7 +190,7 @@ def train_length_of(config: Any) -> int:
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]
     names = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length")
-    longest = next((int(found) for name in names if (found := getattr(config, name, None))), 2048)
+    longest = next((int(length) for name in names if (length := getattr(config, name, None))), 2048)
     original = getattr(config, "original_max_position_embeddings", None)
     if original and all(entry.get("rope_type", "default") in ("default", "linear") for entry in nested or [parameters]):
         return min(longest, int(original))

@@ -12,12 +12,12 @@ GAINS = {"attention_factor", "mscale", "mscale_all_dim"}  # settings that say th
 ROTATIONS = (RotaryEncoding, RoPEMixed, PoPE, RePo, SelectiveRoPE)
 
 
-def with_own_settings(choice: Choice, own: Choice | None, layers: int | None = None) -> Choice:
+def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int | None = None) -> Choice:
     """Return a choice whose settings that were not written are those of the model's own encoding.
 
     A rotation takes its base, rotated fraction and layout from the own encoding of the same layer, and all its settings if it is of
-    the same class. A layer without positions stays one. What is written completely stays as it is. `own`: None for a model without
-    an encoding of ours. `layers`: how many the model has.
+    the same class. A layer without positions stays one. A choice whose settings are all written stays as it is. `model_choice`:
+    None for a model without an encoding of ours. `layers`: how many the model has.
 
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import PI, RoPE
@@ -26,11 +26,14 @@ def with_own_settings(choice: Choice, own: Choice | None, layers: int | None = N
     """
     if layers is not None:
         choice.require_layers(layers)
-    if own is None:
+    if model_choice is None:
         return choice
-    period = math.lcm(len(choice.layers), len(own.layers))
+    period = math.lcm(len(choice.layers), len(model_choice.layers))
     period = period if layers is None else min(period, layers)
-    pairs = [(choice.layers[n % len(choice.layers)], own.layers[n % len(own.layers)]) for n in range(period)]
+    pairs = [
+        (choice.layers[n % len(choice.layers)], model_choice.layers[n % len(model_choice.layers)])
+        for n in range(period)
+    ]
     if all(old.cls is NoPE for _, old in pairs) and any(missing(new) for new, _ in pairs):
         raise ConfigError(
             f"the model has no positions in any layer, so {choice.label} would change nothing; name another method, such as alibi"
@@ -60,14 +63,14 @@ def require_written(choice: Choice, reason: ConfigError) -> None:
             )
 
 
-def _with_settings_of_layer(choice: Choice, own: Choice) -> Choice:
-    if own.cls is NoPE and missing(choice):
-        return replace(own, layer=choice.layer)
+def _with_settings_of_layer(choice: Choice, model_choice: Choice) -> Choice:
+    if model_choice.cls is NoPE and missing(choice):
+        return replace(model_choice, layer=choice.layer)
     if is_complete(choice):
         return choice
-    settings, theirs = dict(choice.settings), dict(own.settings)
+    settings, theirs = dict(choice.settings), dict(model_choice.settings)
     names = [name for name in settings if name in theirs and name not in choice.written]
-    if own.cls is not choice.cls:
+    if model_choice.cls is not choice.cls:
         names = [name for name in names if name in INHERITED]
     elif choice.written & GAINS:
         names = [name for name in names if name not in GAINS]

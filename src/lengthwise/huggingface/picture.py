@@ -26,19 +26,19 @@ def draw(folder: ModelFolder, groups: Sequence[LayerGroup], suffix: str) -> byte
 def panels(folder: ModelFolder, groups: Sequence[LayerGroup]) -> list[Panel]:
     """Return a panel for each different encoding. Raise `ConfigError` if there is nothing to draw."""
     examples = {(group.encoding, group.head_dim): group for group in groups if group.encoding is not None}
-    found = []
+    drawn = []
     for (choice, head_dim), group in examples.items():
         layers = sum(len(other.layers) for other in groups if (other.encoding, other.head_dim) == (choice, head_dim))
         title = f"{label_of(choice)}, {layers} of {folder.layers} layers"
         if issubclass(choice.cls, RotaryEncoding):
-            found.append(_wavelengths(folder, group, title))
+            drawn.append(_wavelengths(folder, group, title))
         elif choice.cls is ALiBi:
             slopes = torch.as_tensor(build(folder, group).slopes).flatten().tolist()
             lines: dict[str, Sequence[float | None]] = {"slope": [math.log2(slope) for slope in slopes]}
-            found.append(_panel(title, "log2 of the slope (nats per token), by head", lines, "head"))
-    if not found:
+            drawn.append(_panel(title, "log2 of the slope (nats per token), by head", lines, "head"))
+    if not drawn:
         raise ConfigError(f"--plot: {folder.path} has neither RoPE nor ALiBi, so there is nothing to draw; omit it")
-    return found
+    return drawn
 
 
 def _wavelengths(folder: ModelFolder, group: LayerGroup, title: str) -> Panel:

@@ -49,12 +49,12 @@ class NoPositions(nn.Module):
 class LayerState:
     """What an attention layer has in addition. It is no module, because the model owns the encoding.
 
-    `modules`, `parts`: the model's encodings, and which of them the layer combines. They are looked up at each call, because
+    `modules`, `indices`: the model's encodings, and which of them the layer combines. They are looked up at each call, because
     packages such as peft replace modules of a model.
     """
 
     modules: nn.ModuleList
-    parts: tuple[int, ...]
+    indices: tuple[int, ...]
     combinations: Combinations  # of all layers
     forms: EncodingCache  # of all layers
     block: Any  # the block that contains the layer, which gradient checkpointing may compute twice
@@ -63,9 +63,9 @@ class LayerState:
 
     @property
     def encoding(self) -> PositionEncoding:
-        if len(self.parts) == 1:
-            return current_module(getattr(self.modules, str(self.parts[0])))  # faster than an index
-        return self.combinations.of(self.parts, [current_module(module) for module in self.modules])
+        if len(self.indices) == 1:
+            return current_module(getattr(self.modules, str(self.indices[0])))  # faster than an index
+        return self.combinations.of(self.indices, [current_module(module) for module in self.modules])
 
     def is_recomputed(self) -> bool:
         return bool(getattr(self.block, "gradient_checkpointing", False)) and self.block.training
@@ -110,14 +110,14 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         raise ConfigError("the model already has an encoding of lengthwise; call unuse(model) first")
     warn_of_untested_version(stacklevel=2)
     layers = _attention_layers(decoder)
-    own = _own_encodings(decoder)
+    position_modules = _position_modules(decoder)
     config = model.config
     if config.get_text_config() is not config:
         raise ConfigError(
             f"a {config.model_type} takes more than text; use its language model, which it calls a decoder"
         )
-    _require_known_masks(config)
-    rotates = not all(isinstance(original, nn.Embedding) for _, _, original in own)
+    _require_supported_masks(config)
+    rotates = not all(isinstance(original, nn.Embedding) for _, _, original in position_modules)
     choice = own_encoding(model) if encoding is None else _choice(encoding, model, len(layers), rotates)
     context = {
         "num_heads": int(config.num_attention_heads),
@@ -126,31 +126,31 @@ def use(model: Any, encoding: Choice | str | None = None) -> Any:
         "train_length": train_length_of(config),
     }
     _require_no_window(choice)
-    _require_own_sinks(choice, layers)
-    modules, parts_of_layer = layer_modules(choice, len(layers), None, context)
-    for n, parts in enumerate(parts_of_layer):
-        modules[parts[0]].inherited = choice.layers[n % len(choice.layers)].inherited
+    _require_compatible_sinks(choice, layers)
+    modules, module_indices = layer_modules(choice, len(layers), None, context)
+    for n, indices in enumerate(module_indices):
+        modules[indices[0]].inherited = choice.layers[n % len(choice.layers)].inherited
     like = next(decoder.parameters())
     replaced = Replaced(config._attn_implementation, choice)
     _set_implementation(model, NAME)
-    for parent, name, original in own:
+    for parent, name, original in position_modules:
         replaced.modules.append((parent, name, original))
         setattr(parent, name, NoPositions(original) if isinstance(original, nn.Embedding) else NoRotation(original))
     decoder.position_encodings = nn.ModuleList(modules).to(like.device)
     forms, combinations = EncodingCache(), Combinations()
-    if can_be_outdated([modules[parts[0]] for parts in parts_of_layer]):
+    if can_be_outdated([modules[indices[0]] for indices in module_indices]):
         replaced.hooks.append(layers[0].register_forward_pre_hook(require_current_cache, with_kwargs=True))
         if hasattr(model, "prepare_inputs_for_generation"):
             model.prepare_inputs_for_generation = partial(prepare_inputs, model)
-    for layer, parts in zip(layers, parts_of_layer, strict=True):
+    for layer, indices in zip(layers, module_indices, strict=True):
         block = next((m for m in decoder.modules() if any(child is layer for child in m.children())), None)
         window = getattr(config, "sliding_window", None)
-        state = LayerState(decoder.position_encodings, parts, combinations, forms, block, window)
+        state = LayerState(decoder.position_encodings, indices, combinations, forms, block, window)
         cast(Any, layer)._lengthwise = state
         replaced.layers.append(layer)
         if (forward := FORWARDS.get(type(layer).__name__)) is not None:
             layer.forward = partial(forward, layer)
-        if modules[parts[0]].reads_content():
+        if modules[indices[0]].reads_content():
             replaced.hooks.append(layer.register_forward_pre_hook(read_input, with_kwargs=True))
         if caches_rotated_keys(state.encoding, like.device):
             replaced.hooks.append(layer.register_forward_pre_hook(let_the_cache_rotate, with_kwargs=True))
@@ -260,12 +260,12 @@ def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> C
         choice.require_layers(layers)
         return choice
     try:
-        own = own_encoding(model)
+        model_choice = own_encoding(model)
     except ConfigError as error:
         if rotates:
             require_written(choice, error)
-        own = None
-    return with_own_settings(choice, own, layers)
+        model_choice = None
+    return with_own_settings(choice, model_choice, layers)
 
 
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
@@ -282,7 +282,7 @@ def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
     return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
 
 
-def _require_known_masks(config: Any) -> None:
+def _require_supported_masks(config: Any) -> None:
     """Raise `ConfigError` for layers that hide keys from queries in another way than by a window, such as chunks in Llama 4."""
     for kind in getattr(config, "layer_types", None) or ():
         if kind not in KINDS and ("attention" in kind or "sparse" in kind):
@@ -291,24 +291,24 @@ def _require_known_masks(config: Any) -> None:
             )
 
 
-def _own_encodings(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
+def _position_modules(decoder: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
     """Return the modules of the model's own encoding, with their parents and names."""
-    found: list[tuple[nn.Module, str, nn.Module]] = []
+    position_modules: list[tuple[nn.Module, str, nn.Module]] = []
     for parent in decoder.modules():
         for name, child in parent.named_children():
             if "RotaryEmbedding" in type(child).__name__ or (name == "wpe" and isinstance(child, nn.Embedding)):
-                found.append((parent, name, child))
-    if not found and not any(type(m).__name__ in FORWARDS for m in decoder.modules()):
+                position_modules.append((parent, name, child))
+    if not position_modules and not any(type(m).__name__ in FORWARDS for m in decoder.modules()):
         raise ConfigError(f"the own position encoding of {type(decoder).__name__} cannot be switched off")
-    return found
+    return position_modules
 
 
-def _require_own_sinks(choice: Choice, layers: list[nn.Module]) -> None:
+def _require_compatible_sinks(choice: Choice, layers: list[nn.Module]) -> None:
     """Raise `ConfigError` if a layer with sinks of its own, which it keeps, gets an encoding that cannot be combined with them."""
     for n, module in enumerate(layers):
         layer = choice.layers[n % len(choice.layers)]
         if isinstance(getattr(module, "sinks", None), nn.Parameter):
-            if any(part.name == "Sinks" for part in layer.parts):
+            if any(component.name == "Sinks" for component in layer.parts):
                 raise ConfigError(f"{layer.label}: the layers of this model keep learned sinks of their own; omit ours")
             if not cast(type[PositionEncoding], layer.cls).has_softmax:
                 raise ConfigError(

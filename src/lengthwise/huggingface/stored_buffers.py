@@ -62,17 +62,17 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
     is_quantized = "quantization_config" in dict(items(folder.whole))
     parameters = [] if is_quantized else list(folder.model.parameters())
     texts = [] if is_quantized else list(_parameters(folder, stored))
-    found = [*(Finding("weights", text) for text in texts), *differences(folder, groups, stored)]
+    findings = [*(Finding("weights", text) for text in texts), *differences(folder, groups, stored)]
     dtype = str(folder.dtype).removeprefix("torch.")
     weights = [t for name, t in stored.items() if len(t.shape) > 1 and not t.is_computed(name)]
     dtypes = sorted({NAMES.get(tensor.dtype, tensor.dtype) for tensor in weights})
     if dtypes and dtype not in dtypes:
-        found.append(
+        findings.append(
             Finding("weights", f"the weights are {', '.join(dtypes)}, and config.json says {dtype}", is_problem=False)
         )
     last = [name.removesuffix(".weight").rpartition(".")[2] for name in stored]
     return CheckedWeights(
-        found, len(list(folder.path.glob("*.safetensors"))), len(stored), len(parameters),
+        findings, len(list(folder.path.glob("*.safetensors"))), len(stored), len(parameters),
         last.count("inv_freq"), sum(map(last.count, SLOPES)), sum(map(last.count, TABLES)),
     )  # fmt: skip
 
@@ -165,10 +165,10 @@ def _frequencies(
             )
 
 
-def _once(found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _once(problems: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the first text of each kind, with the number of further tensors of which the same is true."""
     texts: dict[str, list[str]] = {}
-    for kind, text in found:
+    for kind, text in problems:
         texts.setdefault(kind, []).append(text)
     for kind, (first, *more) in texts.items():
         yield kind, first + _others(len(more))

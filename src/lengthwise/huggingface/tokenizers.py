@@ -15,16 +15,16 @@ BOS = "<bos>"
 
 def tokenizer_of(task: Task) -> Any | None:
     """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as our tasks do."""
-    own = task.text_tokenizer
-    if isinstance(own, ByteTokenizer):
-        return _with_bos(_bytes(own), own.bos, {"eos_token": BOS, "pad_token": BOS})
-    if isinstance(own, FileTokenizer):
-        return _of_file(own)
+    ours = task.text_tokenizer
+    if isinstance(ours, ByteTokenizer):
+        return _with_bos(_bytes(ours), ours.bos, {"eos_token": BOS, "pad_token": BOS})
+    if isinstance(ours, FileTokenizer):
+        return _of_file(ours)
     words = task.token_words()
     return None if words is None else _words(words)
 
 
-def _bytes(own: ByteTokenizer) -> Tokenizer:
+def _bytes(ours: ByteTokenizer) -> Tokenizer:
     """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable characters."""
     tokenizer = Tokenizer(models.BPE(vocab={_character(byte): byte for byte in range(256)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -41,15 +41,15 @@ def _character(byte: int) -> str:
     return chr(0x100 + [b for b in range(256) if b not in printable].index(byte))
 
 
-def _of_file(own: FileTokenizer) -> Any:
-    tokenizer = Tokenizer.from_buffer(own.files()["tokenizer.json"])
+def _of_file(ours: FileTokenizer) -> Any:
+    tokenizer = Tokenizer.from_buffer(ours.files()["tokenizer.json"])
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    if (name := tokenizer.id_to_token(own.bos)) is None:
+    if (name := tokenizer.id_to_token(ours.bos)) is None:
         name = BOS
         tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False)])
-    eos = name if own.eos is None else tokenizer.id_to_token(own.eos)
-    return _with_bos(tokenizer, own.bos, {"eos_token": eos, "pad_token": eos}, name)
+    eos = name if ours.eos is None else tokenizer.id_to_token(ours.eos)
+    return _with_bos(tokenizer, ours.bos, {"eos_token": eos, "pad_token": eos}, name)
 
 
 def _words(words: Any) -> Any:

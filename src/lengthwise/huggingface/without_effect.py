@@ -106,7 +106,7 @@ def _ignored_flat(case: Case) -> Texts:
     used = case.folder.used_entries()
     if not used or not all(name for name, _ in used):
         return
-    known = ("default", *ROPE_INIT_FUNCTIONS, *SYNONYMS)
+    rope_types = ("default", *ROPE_INIT_FUNCTIONS, *SYNONYMS)
     for name, entry in case.folder.rope_entries():
         if "." in name:
             continue
@@ -114,10 +114,10 @@ def _ignored_flat(case: Case) -> Texts:
         lost = [
             key
             for key, value in entry.items()
-            if value is not None and not _is_used(key, value, [part for _, part in used])
+            if value is not None and not _is_used(key, value, [settings for _, settings in used])
         ]
-        if kind not in known:
-            yield f"{name} has the rope_type {unlisted(str(kind)[:40], known)}"
+        if kind not in rope_types:
+            yield f"{name} has the rope_type {unlisted(str(kind)[:40], rope_types)}"
         elif lost:
             kinds = ", ".join(kind for kind, _ in used)
             yield (
@@ -128,8 +128,8 @@ def _ignored_flat(case: Case) -> Texts:
 
 def _is_used(key: str, value: Any, used: list[dict[str, Any]]) -> bool:
     if key in ("rope_type", "type"):
-        return any(SYNONYMS.get(str(value), value) == part.get("rope_type") for part in used)
-    return any(part.get(key) == value for part in used)
+        return any(SYNONYMS.get(str(value), value) == settings.get("rope_type") for settings in used)
+    return any(settings.get(key) == value for settings in used)
 
 
 def misspelt_rope_type(entry: Mapping[str, Any]) -> bool:

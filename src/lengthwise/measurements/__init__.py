@@ -19,13 +19,19 @@ from lengthwise.measurements.position_shift import PositionShift
 from lengthwise.measurements.reach import Reach
 from lengthwise.measurements.recency import Recency
 from lengthwise.measurements.retention import Retention
+from lengthwise.measurements.scores import FurtherScores, PositionScores, Scores
 from lengthwise.measurements.speed import Speed
 from lengthwise.measurements.table import Table
+from lengthwise.measurements.training import Training
 from lengthwise.values import unlisted
 
 MEASUREMENTS: dict[str, Measurement] = {
     measurement.name: measurement
     for measurement in (
+        Scores(),
+        FurtherScores(),
+        PositionScores(),
+        Training(),
         AttentionDistance(),
         AttendedDistance(),
         LearnedBias(),
@@ -48,8 +54,8 @@ PROBES: dict[str, Probe] = {name: one for name, one in MEASUREMENTS.items() if i
 def find(name: str) -> Measurement:
     """Return the measurement of that name. Raise `ConfigError` with a suggestion if there is none."""
     if name not in MEASUREMENTS:
-        raise ConfigError(f"there is no probe {unlisted(name, MEASUREMENTS)}")
+        raise ConfigError(f"there is no measurement {unlisted(name, MEASUREMENTS)}")
     return MEASUREMENTS[name]
 
 
-__all__ = ["MEASUREMENTS", "PROBES", "Measurement", "Options", "Probe", "Table", "find"]
+__all__ = ["MEASUREMENTS", "PROBES", "Measurement", "Options", "Probe", "Table", "Training", "find"]

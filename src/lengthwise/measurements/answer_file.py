@@ -73,12 +73,20 @@ def _short(value: Any) -> str:
 # ---- reading ------------------------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> FileAnswer:
-    """Return the answer in a file. Raise `ConfigError` with the number of the line if it is not one."""
+def read(path: Path, measurement: str | None = None) -> FileAnswer:
+    """Return the answer in a file. Raise `ConfigError` with the number of the line if it is not one.
+
+    `measurement`: the name of the one whose answer it must be; None for any.
+    """
     try:
-        return _parse(path, path.read_bytes())
+        answer = _parse(path, path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of a measurement") from None
+    if measurement is not None and answer.measurement.name != measurement:
+        raise ConfigError(
+            f"{path} is an answer of {answer.measurement.name}; name a file of {find(measurement).command}"
+        )
+    return answer
 
 
 def _parse(path: Path, content: bytes) -> FileAnswer:
@@ -123,13 +131,18 @@ def _header(data: Mapping[str, Any]) -> FileAnswer:
 
 
 def _row(measurement: Measurement, row: dict[str, Any]) -> Row:
-    roles = {column.name: column.role for column in measurement.columns}
+    columns = {column.name: column for column in measurement.columns}
     for name, cell in row.items():
-        if name not in roles:
+        if name not in columns:
             raise ConfigError(f"{measurement.name} has no column {name!r}")
-        if roles[name] == "value" and type(cell) not in (int, float, type(None)):
+        column = columns[name]
+        if cell is None:
+            continue
+        if column.whole and (type(cell) is not int or cell < 0):
+            raise ConfigError(f"{name} must be a whole number of at least 0, got {str(cell)[:LONGEST]!r}")
+        if column.role == "value" and type(cell) not in (int, float):
             raise ConfigError(f"{name} must be a number, got {str(cell)[:LONGEST]!r}")
-        if roles[name] == "key" and isinstance(cell, (list, dict)):
+        if column.role == "key" and isinstance(cell, (list, dict)):
             raise ConfigError(f"{name} must be a text or a number")
     return row
 

@@ -24,6 +24,7 @@ from lengthwise.values import require_known
 if TYPE_CHECKING:
     from lengthwise.measurements.inside.trained import TrainedRun
 
+SHOW = "lengthwise show KEY"  # the command that shows what `lengthwise run` stored
 OnProgress = Callable[[float], None]  # receives shares of a measurement, which add up to 1
 Bounds = tuple[float, float] | None
 
@@ -35,12 +36,12 @@ Bounds = tuple[float, float] | None
 class Column:
     """A column of an answer. Keys tell rows apart, values are averaged over seeds, and notes accompany the rows.
 
-    `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages.
-    `whole`: whether they are whole numbers. `bounds`: between which its values and their intervals lie; "metric":
-    those of the task's metric. `error`: the column with the standard errors of its values over examples, from which
-    a single seed gets an interval. `groups`: the column with the means over equal groups of prompts. `examples`: the
-    column with the number of examples of a share, from which a single seed gets Wilson's interval. `weight`: the
-    column with the weights of its means.
+    `text`: what charts call it; by default its name. `percent`: whether its values are shown as percentages. `whole`:
+    whether its cells are whole numbers, which are at least 0. `bounds`: between which its values and their intervals
+    lie; "metric": those of the task's metric. `error`: the column with the standard errors of its values over
+    examples, from which a single seed gets an interval. `groups`: the column with the means over equal groups of
+    prompts. `examples`: the column with the number of examples of a share, from which a single seed gets Wilson's
+    interval. `weight`: the column with the weights of its means.
     """
 
     name: str
@@ -150,6 +151,14 @@ class Numbers:
     about: str = ""
 
 
+@dataclass(frozen=True)
+class Excerpts:
+    """Some of the rows that `where` selects, as texts: the columns `question` and `generated`."""
+
+    title: str
+    where: Mapping[str, Any]
+
+
 # ---- options ------------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +260,9 @@ class Measurement(ABC):
     """Of an answer in a file, the column with a line or a row for each value."""
     over_lengths: ClassVar[bool] = False
     """Whether numbers are means over all lengths, instead of having a section for each length."""
+    longest_only: ClassVar[bool] = False
+    """Whether the page shows the longest length alone."""
+    excerpts: ClassVar[tuple[Excerpts, ...]] = ()
     in_report_table: ClassVar[bool] = False
     """Whether the report in the terminal shows the first table."""
 
@@ -286,8 +298,8 @@ class Measurement(ABC):
         """Return the default of an option in help texts."""
         return str(part.metadata["shown"])
 
-    def derive(self, answer: Table) -> Table:
-        """Return the rows to show of one answer, with what is computed from the stored ones. By default the answer itself."""
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
+        """Return the rows to show of one answer, with what is computed from stored rows and facts. By default the answer itself."""
         return answer
 
     def label(self, subject: Mapping[str, Any], value: Any) -> str:

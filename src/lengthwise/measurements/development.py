@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from lengthwise.measurements.base import Chart, Measurement, Number, Numbers, key, value
+from lengthwise.measurements.base import SHOW, Chart, Measurement, Number, Numbers, key, value
 from lengthwise.measurements.table import Row, Table
 
 
@@ -66,9 +66,9 @@ class Development(Measurement):
         ),
     )
     chapter = "During training"
-    command = "lengthwise show KEY"
+    command = SHOW
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add a row for each quantity with the means before and after training, and the change."""
         rows: list[Row] = []
         steps = answer.column("step")

@@ -72,7 +72,7 @@ class ExampleLengths(Measurement):
         counted = WORDS.get(question["field"], "the length of the task")
         return {"counted": counted, "origin": drawn if "examples" in question else "all examples"}
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the share of each length in its split."""
         totals = answer.combined("count", ("split",), {}, "sum")
         return Table.from_rows(row | {"share": row["count"] / totals[row["split"],]} for row in answer)

@@ -1,6 +1,6 @@
 """Induction heads: the attention to what followed the same x earlier."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -123,7 +123,7 @@ class Induction(InContextProbe):
         # Repeats 2, 3, ... have 1, 2, ... earlier occurrences: R (R − 1) / 2 pairs for R − 1 queries.
         yield about | {"prefix_score": number(float(of_copies.mean()) * 2 / repeats, DIGITS)}
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add whether a head is an induction head, as 1 or 0."""
         return Table.from_rows(
             row if row["layer"] is None else row | {"is_induction_head": int(row["induction"] >= HALF)}

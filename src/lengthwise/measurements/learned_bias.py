@@ -1,7 +1,7 @@
 """The bias that an encoding adds to the logits of one query, and whether a head prefers near or far keys."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ class LearnedBias(Probe):
         yield from grid_rows(keys | {"distance": distances.tolist()}, 6, bias=bias)
         progress(1)
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the kind of each head, as 1 and 0 in the columns of `KINDS`, and the biases minus that at distance 0."""
         rows, zero = [], math.nan
         for row in answer:

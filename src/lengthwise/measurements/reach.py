@@ -180,12 +180,12 @@ class Reach(Measurement):
     columns: ClassVar[tuple[Column, ...]] = (
         key("method"),
         key("task"),
-        key("length", unit="tokens"),
+        key("length", unit="tokens", whole=True),
         key("depth", "depth of the sentence", percent=True),
-        key("position", "first position"),
+        key("position", "first position", whole=True),
         key("function"),
         key("prompts", "kind of prompts"),
-        key("shots", "examples before the question"),
+        key("shots", "examples before the question", whole=True),
         key("program", "other program"),
         key("not_reached", "length that was not reached"),
         value("loss", "cross-entropy", "nats per token", groups="losses"),
@@ -307,7 +307,7 @@ class Reach(Measurement):
     def label(self, subject: Mapping[str, Any], value: Any) -> str:
         return str(subject["name"]) if value == OWN else f"{subject['name']}, {value}"
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add scores over all depths, cross-entropies by position at the longest length, and effective lengths.
 
         A reason why a length was not reached is left out if the length was measured by a later call.

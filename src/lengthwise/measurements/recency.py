@@ -1,7 +1,7 @@
 """Which examples of a prompt the last question attends to."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,7 @@ class Recency(InContextProbe):
                     for row in grid_rows(keys, DIGITS, weight=weights_on):
                         yield {"prompts": kind, "on": on, **row, "n": options.examples}
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the share of the most recent tenth for each layer and head."""
         heads: dict[tuple[int, int], list[float]] = {}
         for (layer, head), rows in answer.groups("weight", ("layer", "head"), {"on": "labels"}).items():

@@ -143,9 +143,9 @@ class Retention(Reach):
     chapter = "What was lost, and what was gained?"
     command = "lengthwise extend FOLDER"
 
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the changes against the original model at each length that both reached."""
-        shown = super().derive(answer)
+        shown = super().derive(answer, facts)
         losses: dict[tuple[str, int], Row] = {
             (row["method"], row["length"]): row for row in answer if row.get("losses") is not None
         }

@@ -136,8 +136,8 @@ class Speed(Measurement):
     Options = SpeedOptions
     columns = (
         key("encoding"),
-        key("length", "tokens per sequence"),
-        key("round"),
+        key("length", "tokens per sequence", whole=True),
+        key("round", whole=True),
         value("forward", "time of a forward pass", "ms"),
         value("training", "time of a training step", "ms"),
         value("memory", "peak memory of a training step", "MiB", whole=True),
@@ -179,13 +179,10 @@ class Speed(Measurement):
         ),
     )
     chapter = "Speed of position encodings"
+    command = "lengthwise bench"
     counted = "rounds"
 
-    @property
-    def command(self) -> str:
-        return "lengthwise bench"
-
-    def derive(self, answer: Table) -> Table:
+    def derive(self, answer: Table, facts: Mapping[str, Any]) -> Table:
         """Add the ratios to NoPE, and leave out the times of an encoding that failed in a later round."""
         rows = list(answer)
         refused = {(row["encoding"], row["length"]) for row in rows if row.get("reason")}
@@ -215,6 +212,6 @@ class Speed(Measurement):
 
     def unmeasured(self, answer: Table) -> dict[str, str]:
         """Return why encodings have no time at any length, by label."""
-        measured = {row["encoding"] for row in self.derive(answer) if row.get("round") is not None}
+        measured = {row["encoding"] for row in self.derive(answer, {}) if row.get("round") is not None}
         reasons = {row["encoding"]: row["reason"] for row in reversed(list(answer)) if row.get("reason")}
         return {label: reason for label, reason in reasons.items() if label not in measured}

@@ -12,6 +12,7 @@ Row = Mapping[str, Any]
 How = Literal["mean", "max", "sum", "median"]
 
 NOT_FINITE = ("nan", "inf", "-inf")
+_NOT_PLAIN = {str, list}  # types of cells that may contain such a text
 LONG_RUN = 4  # a column with fewer changes than a fourth of its cells is stored as runs of equal cells
 
 
@@ -43,6 +44,15 @@ class Table:
     def first(self, name: str) -> Any:
         """Return the first cell of a column that is not None."""
         return next((cell for cell in self.columns.get(name, ()) if cell is not None), None)
+
+    def thinned(self, most: int) -> "Table":
+        """Return at most so many rows at equal distances, with the last one."""
+        step = -(-len(self) // most)
+        return (
+            self
+            if step <= 1
+            else Table({n: cells[(len(self) - 1) % step :: step] for n, cells in self.columns.items()})
+        )
 
     def to_data(self) -> dict[str, Any]:
         """Return what is stored as JSON. A column of long runs of equal cells becomes {"runs": [[cell, count], ...]}.
@@ -122,7 +132,7 @@ def _packed(cells: Sequence[Any]) -> Any:
 def _unpacked(cells: Any) -> list[Any]:
     if isinstance(cells, dict):
         cells = [cell for cell, count in cells["runs"] for _ in range(count)]
-    return list(map(_from_json, cells))
+    return list(map(_from_json, cells)) if _NOT_PLAIN & set(map(type, cells)) else cells
 
 
 def _as_json(cell: Any) -> Any:

@@ -112,10 +112,10 @@ class Model(nn.Module, ABC):
 
         def forward(until: int) -> Tensor:
             """Return the logits of the last one of the tokens `first` ... `until` - 1."""
-            own_documents = None if documents is None else documents[:, first:until]
+            new_documents = None if documents is None else documents[:, first:until]
             ids = None if positions is None else positions(tokens, documents)
-            own_positions = {} if ids is None else {"positions": ids[:, first:until]}
-            return self(tokens[:, first:until], documents=own_documents, cache=cache, **own_positions)[:, -1]
+            new_positions = {} if ids is None else {"positions": ids[:, first:until]}
+            return self(tokens[:, first:until], documents=new_documents, cache=cache, **new_positions)[:, -1]
 
         while prompt_part is not None and steps and end - first > prompt_part:
             forward(first + prompt_part)

@@ -47,8 +47,8 @@ class Block(WithMLP):
     def qkv_heads(self, normed: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return q [b, h, t, d] and k, v [b, g, t, d] of the attention layer's normalized input."""
         sizes = [n * self.head_dim for n in (self.heads, self.kv_heads, self.kv_heads)]
-        parts = self.qkv(normed).split(sizes, -1)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
+        projections = self.qkv(normed).split(sizes, -1)
+        q, k, v = (projection.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for projection in projections)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
@@ -124,14 +124,14 @@ class Decoder(Model):
             "d_model": c.d_model,
             "train_length": train_length,
         }
-        modules, self.parts_of_layer = layer_modules(encoding, c.num_layers, c.share_encoding, context)
+        modules, self.module_indices = layer_modules(encoding, c.num_layers, c.share_encoding, context)
         self.encodings, self._combinations = nn.ModuleList(modules), Combinations()
         self.windows = [encoding.layers[n % len(encoding.layers)].layer.window for n in range(c.num_layers)]
 
     @property
     def encoding_of_layer(self) -> list[int]:
-        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`parts_of_layer` has all)."""
-        return [parts[0] for parts in self.parts_of_layer]
+        """The index of each layer's encoding in `encodings`, without its temperature and sinks (`module_indices` has all)."""
+        return [indices[0] for indices in self.module_indices]
 
     def _initialize(self) -> None:
         """Draw the initial weights.
@@ -175,7 +175,7 @@ class Decoder(Model):
         return cast(list[PositionEncoding], list(self.encodings))
 
     def _encoding(self, layer: int) -> PositionEncoding:
-        return self._combinations.of(self.parts_of_layer[layer], self.encoding_modules())
+        return self._combinations.of(self.module_indices[layer], self.encoding_modules())
 
     def forward(
         self,
@@ -232,12 +232,12 @@ class Decoder(Model):
         x = self.dropout(embedded(self._encoding(0), x, span.q))
         attentions: dict[tuple[tuple[int, ...], int | None], _Attention] = {}
         for layer, block in enumerate(self._blocks()):
-            parts, window = self.parts_of_layer[layer], self.windows[layer]
-            if (parts, window) not in attentions:
-                attentions[parts, window] = _Attention(
+            indices, window = self.module_indices[layer], self.windows[layer]
+            if (indices, window) not in attentions:
+                attentions[indices, window] = _Attention(
                     self._encoding(layer), span, mask, window, self.backend, cache, watch
                 )
-            x = self.run_block(block, x, partial(attentions[parts, window], layer))
+            x = self.run_block(block, x, partial(attentions[indices, window], layer))
         for attention in attentions.values():
             setattr(self._backends_used, attention.backend_used, True)
         x = self.norm(x)

@@ -88,9 +88,9 @@ class _SwiGLU(torch.autograd.Function):
         ctx.save_for_backward(h)
         rows = h.reshape(-1, h.shape[-1])
         out = rows.new_empty(len(rows), rows.shape[1] // 2)
-        for h_part, out_part in zip(rows.split(ROWS), out.split(ROWS), strict=True):
-            gate, up = h_part.chunk(2, -1)
-            torch.mul(F.silu(gate), up, out=out_part)
+        for h_rows, out_rows in zip(rows.split(ROWS), out.split(ROWS), strict=True):
+            gate, up = h_rows.chunk(2, -1)
+            torch.mul(F.silu(gate), up, out=out_rows)
         return out.view(*h.shape[:-1], out.shape[1])
 
     @staticmethod
@@ -99,8 +99,8 @@ class _SwiGLU(torch.autograd.Function):
         (h,) = ctx.saved_tensors
         rows, g = h.reshape(-1, h.shape[-1]), grad.reshape(-1, grad.shape[-1])
         out = torch.empty_like(rows)
-        for h_part, g_part, out_part in zip(rows.split(ROWS), g.split(ROWS), out.split(ROWS), strict=True):
-            (gate, up), (grad_gate, grad_up) = h_part.chunk(2, -1), out_part.chunk(2, -1)
-            torch.ops.aten.silu_backward.grad_input(g_part * up, gate, grad_input=grad_gate)
-            torch.mul(g_part, F.silu(gate), out=grad_up)
+        for h_rows, g_rows, out_rows in zip(rows.split(ROWS), g.split(ROWS), out.split(ROWS), strict=True):
+            (gate, up), (grad_gate, grad_up) = h_rows.chunk(2, -1), out_rows.chunk(2, -1)
+            torch.ops.aten.silu_backward.grad_input(g_rows * up, gate, grad_input=grad_gate)
+            torch.mul(g_rows, F.silu(gate), out=grad_up)
         return out.view(h.shape)

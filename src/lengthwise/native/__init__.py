@@ -13,10 +13,12 @@ from lengthwise.native.building import CannotBuild
 
 TARGETS = ("portable", "avx2", "avx512")
 
-_reason: list[str | None] = []  # the result of `missing`; a list, because torch.compile traces through functools.cache
+_reason: list[
+    str | None
+] = []  # the result of `unsupported_reason`; a list, because torch.compile traces through functools.cache
 
 
-def missing() -> str | None:
+def unsupported_reason() -> str | None:
     """Return why there is no compiled kernel, or None. The first call loads or compiles it, and warns if that fails."""
     if not _reason:
         _reason.append(_load_or_warn())
@@ -25,7 +27,7 @@ def missing() -> str | None:
 
 # A compiled graph treats the result as a constant. This is what `torch.compiler.assume_constant_result` sets, without importing
 # torch's compiler.
-missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+unsupported_reason._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _load_or_warn() -> str | None:

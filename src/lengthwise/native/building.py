@@ -61,12 +61,12 @@ def sources() -> list[Path]:
 
 def stem() -> str:
     """Return what the names of all libraries that belong to these sources on this platform begin with."""
-    made_of = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sources():
         content = path.read_bytes()
-        made_of.update(f"{path.name} {len(content)}\n".encode() + content)
-    made_of.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
-    return f"attention-{made_of.hexdigest()[:16]}-"
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    digest.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
+    return f"attention-{digest.hexdigest()[:16]}-"
 
 
 def name(library: bytes) -> str:
@@ -93,15 +93,17 @@ def compiled() -> bytes:
         folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
-    with folder as made:
+    with folder as build_folder:
         units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
-        units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
+        units += [
+            (CSRC / KERNEL, t, [*target_flags, f"-DLENGTHWISE_TARGET={t}"]) for t, target_flags in targets().items()
+        ]
         steps = [
-            [*command, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
-            for source, unit, own in units
+            [*command, *FLAGS, *target_flags, "-c", str(source), "-o", str(Path(build_folder, f"{unit}.o"))]
+            for source, unit, target_flags in units
         ]
         _run(steps)
-        library, objects = Path(made, "library"), [step[-1] for step in steps]
+        library, objects = Path(build_folder, "library"), [step[-1] for step in steps]
         _run([[*command, "-shared", "-o", str(library), *objects, "-pthread"]])
         try:
             return library.read_bytes()
@@ -114,16 +116,16 @@ def compiler() -> list[str]:
     if os.name == "nt":
         raise CannotBuild("the attention kernel is not made for Windows")
     try:
-        given = shlex.split(os.environ.get("CXX", ""))
+        command = shlex.split(os.environ.get("CXX", ""))
     except ValueError as error:
         raise CannotBuild(f"CXX is {os.environ['CXX']!r}: {error}") from None
-    if given:
-        if shutil.which(given[0]) is None:
-            raise CannotBuild(f"CXX names the C++ compiler {given[0]}, which does not exist; correct it and restart")
-        return given
-    for known in ("c++", "g++", "clang++"):
-        if found := shutil.which(known):
-            return [found]
+    if command:
+        if shutil.which(command[0]) is None:
+            raise CannotBuild(f"CXX names the C++ compiler {command[0]}, which does not exist; correct it and restart")
+        return command
+    for name in ("c++", "g++", "clang++"):
+        if path := shutil.which(name):
+            return [path]
     raise CannotBuild(
         "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
         "install g++) and restart"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.native import loaded, missing
+from lengthwise.native import loaded, unsupported_reason
 
 INITIAL_SEGMENTS = 64  # segments that the first call has memory for
 MAX_WIDTH = 64  # wider layers are left to torch, which multiplies them faster
@@ -19,7 +19,7 @@ MAX_WIDTH = 64  # wider layers are left to torch, which multiplies them faster
 
 def is_available() -> bool:
     """Whether there is a compiled library."""
-    return missing() is None
+    return unsupported_reason() is None
 
 
 def supports(parameters: Sequence[Tensor]) -> bool:

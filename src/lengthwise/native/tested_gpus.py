@@ -36,21 +36,21 @@ class Combination(NamedTuple):
 # (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed since.
 TESTED: frozenset[Combination] = frozenset()
 
-_results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
+results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
 
 
 def is_tested(device: torch.device) -> bool:
     """Return whether the kernels passed the comparison on such a device. If not, warn once which command runs it."""
-    if device not in _results:
-        _results[device] = _look_up(device)
-    return _results[device]
+    if device not in results:
+        results[device] = look_up(device)
+    return results[device]
 
 
-# A graph of torch.compile treats the result as a constant; see `native.missing`.
+# A graph of torch.compile treats the result as a constant; see `native.unsupported_reason`.
 is_tested._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _look_up(device: torch.device) -> bool:
+def look_up(device: torch.device) -> bool:
     if not torch.cuda.is_available():  # a tracer's tensor, on a GPU that is not in this machine
         return False
     combination = combination_of(device)
@@ -85,14 +85,14 @@ def kernels_hash() -> str:
 
 def record(combination: Combination, *, passed: bool) -> None:
     """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now on."""
-    others = [known for known in _recorded() if known != combination]
+    others = [entry for entry in _recorded() if entry != combination]
     combinations = [*others, combination] if passed else others
-    cache_folder.store(FILE, json.dumps([known._asdict() for known in combinations], indent=1).encode())
+    cache_folder.store(FILE, json.dumps([entry._asdict() for entry in combinations], indent=1).encode())
 
 
 def _recorded() -> list[Combination]:
     """Return the combinations in the cache folder; none if the file is damaged."""
     try:
-        return [Combination(**known) for known in json.loads(cache_folder.load(FILE) or b"[]")]
+        return [Combination(**entry) for entry in json.loads(cache_folder.load(FILE) or b"[]")]
     except (ValueError, TypeError):
         return []

@@ -78,8 +78,8 @@ def multimodal_positions(
     for row, (row_kinds, row_ids) in enumerate(zip(kinds.tolist(), ids.tolist(), strict=True)):
         for document in dict.fromkeys(row_ids):
             members = [n for n, other in enumerate(row_ids) if other == document]
-            own = _document([row_kinds[n] for n in members], blocks, row, text_follows)
-            positions[row, members] = own
+            document_positions = _document([row_kinds[n] for n in members], blocks, row, text_follows)
+            positions[row, members] = document_positions
     for kind, rest in blocks.items():
         if (left := sum(1 for _ in rest)) > 0:
             raise ConfigError(
@@ -144,11 +144,11 @@ def _blocks(
 
 def _document(kinds: list[int], blocks: dict[int, Iterator[Tensor]], row: int, text_follows: str) -> Int[Tensor, "t 3"]:
     """Return the positions of the tokens of one document."""
-    parts, start = [torch.zeros(0, 3, dtype=torch.long)], 0
+    positions, start = [torch.zeros(0, 3, dtype=torch.long)], 0
     for kind, run in groupby(kinds):
         size = len(list(run))
         if kind == TEXT:
-            parts.append((start + torch.arange(size))[:, None].expand(-1, 3))
+            positions.append((start + torch.arange(size))[:, None].expand(-1, 3))
             start += size
             continue
         if kind not in blocks:
@@ -161,7 +161,7 @@ def _document(kinds: list[int], blocks: dict[int, Iterator[Tensor]], row: int, t
                     f"row {row} of kinds has {size} {_NAMES[kind]} tokens where {there}; they must be whole {_NAMES[kind]}s, or "
                     "frames of a video"
                 )
-            parts.append(block + start)
+            positions.append(block + start)
             start += int((block if text_follows == "highest" else block[:, 1:]).max()) + 1
             size -= len(block)
-    return torch.cat(parts)
+    return torch.cat(positions)

@@ -42,9 +42,9 @@ class Randomized(RandomPositions):
                 row.copy_(self._draw_row(tokens, generator))
             return positions
         # The indices of the largest of `max_length` random numbers; with 53 bits, ties are rare (1 in 10^9 rows).
-        for part in positions.split(max(1, BLOCK // self.max_length)):
-            numbers = torch.rand(len(part), self.max_length, dtype=torch.float64, generator=generator)
-            part.copy_(numbers.topk(tokens, dim=1, sorted=False).indices)
+        for chunk in positions.split(max(1, BLOCK // self.max_length)):
+            numbers = torch.rand(len(chunk), self.max_length, dtype=torch.float64, generator=generator)
+            chunk.copy_(numbers.topk(tokens, dim=1, sorted=False).indices)
         return positions.sort(dim=1).values
 
     def _draw_row(self, tokens: int, generator: torch.Generator) -> Tensor:

@@ -39,14 +39,14 @@ def boolean_functions(specs: Sequence[str] = (), dims: int = 8) -> tuple[Choice,
 
     Without specifications, returns all Boolean functions. Raises `ConfigError` for a task of another kind.
     """
-    known = [task.__name__ for task in TASKS if issubclass(task, BooleanFunction)]
+    names = [task.__name__ for task in TASKS if issubclass(task, BooleanFunction)]
     choices = [
         TASKS.parse(spec if "dims=" in spec else f"{spec}{',' if ':' in spec else ':'}dims={dims}")
-        for spec in specs or known
+        for spec in specs or names
     ]
     for choice in choices:
         if not issubclass(choice.cls, BooleanFunction):
-            raise ConfigError(f"{choice.name} does not have the labels 0 and 1; available: {', '.join(known)}")
+            raise ConfigError(f"{choice.name} does not have the labels 0 and 1; available: {', '.join(names)}")
     return tuple(dict.fromkeys(choices))
 
 
@@ -59,7 +59,7 @@ def prompts_of(
     the question at every number of examples.
     """
     task: BooleanFunction = choice.build()
-    xs, ys = (part.tolist() for part in task.examples_of(task.examples(seed, examples, most + 1)))
+    xs, ys = (tensor.tolist() for tensor in task.examples_of(task.examples(seed, examples, most + 1)))
     order = KINDS[kind](count, most)
     drawn = [([x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)]
     return [prompt_text(form, *d) for d in drawn], [int(y[-1] > 0) for _, y in drawn]

@@ -32,12 +32,12 @@ def grouped_attention(
     groups, of_all_heads = key.shape[1], attention_mask is not None and attention_mask.shape[1] == 1
     unusual = any(further.get(name) is not None for name in ("position_bias", "softcap", "s_aux", "cache"))
     if groups == query.shape[1] or query.shape[2] == 1 or not of_all_heads or dropout or unusual:
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+        output: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **further
         )
-        return found
+        return output
     heads = query.shape[1] // groups
-    parts = [
+    outputs = [
         F.scaled_dot_product_attention(
             query[:, group * heads : (group + 1) * heads],
             key[:, group : group + 1].expand(-1, heads, -1, -1),
@@ -47,7 +47,7 @@ def grouped_attention(
         )
         for group in range(groups)
     ]
-    return torch.cat(parts, 1).transpose(1, 2).contiguous(), None
+    return torch.cat(outputs, 1).transpose(1, 2).contiguous(), None
 
 
 @contextmanager

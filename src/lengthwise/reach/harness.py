@@ -26,10 +26,10 @@ def retrieval_rows(
     words: dict[str, int] = {}
     spelled: list[str] = []
 
-    def encode(part: str) -> list[int]:
-        found = [words.setdefault(word, len(words)) for word in WORD.findall(part)]
+    def encode(content: str) -> list[int]:
+        ids = [words.setdefault(word, len(words)) for word in WORD.findall(content)]
         spelled.extend(itertools.islice(words, len(spelled), None))
-        return found
+        return ids
 
     filler = encode(text.content)
     tasks = []

@@ -21,7 +21,7 @@ from lengthwise.studies.trained_models import load_model
 
 MESSAGE = "THE-MESSAGE"
 KEY = re.compile(r"[0-9a-f]{4,16}")
-OWN_TYPES: dict[str, type] = {
+MODEL_TYPES: dict[str, type] = {
     LengthwiseConfig.model_type: LengthwiseForCausalLM,
     ReplacedConfig.model_type: ReplacedForCausalLM,
 }
@@ -34,7 +34,7 @@ def is_run(path: str) -> bool:
 
 def load_folder(path: str, device: str, dtype: str) -> Pretrained:
     hide_progress_bars()
-    return load(path, device=device, dtype=dtype, further=OWN_TYPES)
+    return load(path, device=device, dtype=dtype, further=MODEL_TYPES)
 
 
 @contextmanager
@@ -59,11 +59,11 @@ def subject_of(name: str, pretrained: Pretrained) -> dict[str, Any]:
     `claimed`: the length of its configuration. `original`: that before its positions were scaled.
     """
     facts, model, claimed = pretrained.description(), pretrained.model, pretrained.max_positions
-    own = own_choice(model) or table_of(model)
+    choice = own_choice(model) or table_of(model)
     return {
         "name": name,
         **{fact: facts[fact] for fact in ("architecture", "parameters", "sha256")},
-        "encoding": "unknown" if own is None else own.label,
+        "encoding": "unknown" if choice is None else choice.label,
         "claimed": claimed,
         "original": claimed if claimed is None else min(claimed, train_length_of(model.config)),
     }

@@ -98,7 +98,7 @@ class MeasuredModel:
 
     # ---- what is measured, and what is left out ----------------------------------------------------------------------
 
-    def parts(self) -> Iterator[tuple[str, int, list[Row]]]:
+    def row_keys(self) -> Iterator[tuple[str, int, list[Row]]]:
         """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys of the rows."""
         options = self.options
         tasks = [task for task in options.tasks if task != FUNCTIONS]
@@ -111,39 +111,41 @@ class MeasuredModel:
     def measure(self) -> Iterator[Row]:
         """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and flags."""
         finished = {_key(row) for row in self.rows if "reason" not in row}
-        for axis, size, of_method in self.parts():
-            parts = [{"method": m, **part, axis: size} for m in self.options.methods for part in of_method]
-            parts = [part for part in parts if _key(part) not in finished]
-            slow = self._too_slow(axis, size, parts)
-            for method in dict.fromkeys(part["method"] for part in parts):
-                reason = self._obstacle(method, axis, size) or slow
+        for axis, size, of_method in self.row_keys():
+            row_keys = [{"method": m, **row_key, axis: size} for m in self.options.methods for row_key in of_method]
+            row_keys = [row_key for row_key in row_keys if _key(row_key) not in finished]
+            slow = self._too_slow(axis, size, row_keys)
+            for method in dict.fromkeys(row_key["method"] for row_key in row_keys):
+                reason = self._unsupported_reason(method, axis, size) or slow
                 if reason is None:
-                    reason = yield from self._measured(method, [part for part in parts if part["method"] == method])
+                    reason = yield from self._measured(
+                        method, [row_key for row_key in row_keys if row_key["method"] == method]
+                    )
                 if reason is not None:
                     self.skipped.append({"method": method, axis: size, "reason": reason[:1000]})
                     yield self.skipped[-1]
-        known = {(row.get("method"), row.get("program")) for row in self.rows}
+        finished_flags = {(row.get("method"), row.get("program")) for row in self.rows}
         flags = (row for method in self.options.methods for row in program_flags(self.pretrained.model, method))
-        yield from (row for row in flags if (row["method"], row["program"]) not in known)
+        yield from (row for row in flags if (row["method"], row["program"]) not in finished_flags)
 
-    def _obstacle(self, method: str, axis: str, size: int) -> str | None:
+    def _unsupported_reason(self, method: str, axis: str, size: int) -> str | None:
         """Return why a method cannot reach a length, because it did not reach a shorter one, or None."""
         for row in self.skipped:
             if row["method"] == method and row.get(axis, size) < size:
                 return str(row["reason"]).partition(":")[0] if row["reason"].startswith(TOO_SLOW) else row["reason"]
         return None
 
-    def _too_slow(self, axis: str, size: int, parts: Sequence[Row]) -> str | None:
-        """Return that some parts would take too long, or None. A length is measured with all methods or with none."""
-        if self.max_minutes is None or not parts:
+    def _too_slow(self, axis: str, size: int, row_keys: Sequence[Row]) -> str | None:
+        """Return that these rows would take too long, or None. A length is measured with all methods or with none."""
+        if self.max_minutes is None or not row_keys:
             return None
         left = 60 * self.max_minutes - (time.perf_counter() - self.start)
-        seconds = sum(self._seconds_estimate(part["method"], axis, size) for part in parts)
+        seconds = sum(self._seconds_estimate(row_key["method"], axis, size) for row_key in row_keys)
         about = f": it needs about {math.ceil(seconds / 60):,} min" if seconds else ""
         return f"{TOO_SLOW} {self.max_minutes:g}{about}" if seconds > left else None
 
     def _seconds_estimate(self, method: str, axis: str, size: int) -> float:
-        """Return the mean seconds of a part at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
+        """Return the mean seconds of a row at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
 
         The growth from one length to the next is that of the last two measured lengths; with one of them, it is quadratic.
         """
@@ -162,20 +164,20 @@ class MeasuredModel:
 
     # ---- one method at one length -------------------------------------------------------------------------------------
 
-    def _measured(self, method: str, parts: Sequence[Row]) -> Generator[Row, None, str | None]:
-        """Yield the rows of the parts. Return why the machine or the model cannot compute the others, or None."""
+    def _measured(self, method: str, row_keys: Sequence[Row]) -> Generator[Row, None, str | None]:
+        """Yield the rows with these keys. Return why the machine or the model cannot compute the others, or None."""
         reason = None
         with ExitStack() as stack:
             try:
                 model = stack.enter_context(applied(self.pretrained.model, method, self.options.seed))
-                limit, length = position_limit(model, self.pretrained.max_positions), parts[0].get("length", 0)
+                limit, length = position_limit(model, self.pretrained.max_positions), row_keys[0].get("length", 0)
                 if limit is not None and length > limit:
                     raise ConfigError(f"the model has {limit:,} positions")
                 reader = Reader(model)
-                for part in parts:
+                for row_key in row_keys:
                     if self.max_minutes is not None and time.perf_counter() - self.start > 60 * self.max_minutes:
                         raise ConfigError(f"{TOO_SLOW} {self.max_minutes:g}")
-                    row = self._row(reader, part, limit)
+                    row = self._row(reader, row_key, limit)
                     self.rows.append(row)
                     yield row
             except ConfigError as error:
@@ -192,38 +194,38 @@ class MeasuredModel:
                 torch.cuda.empty_cache()
         return reason
 
-    def _row(self, reader: Reader, part: Row, limit: int | None) -> Row:
+    def _row(self, reader: Reader, row_key: Row, limit: int | None) -> Row:
         begin = time.perf_counter()
-        if part["task"] == FUNCTIONS:
-            cells = self._functions(reader.model, part, limit)
-        elif part["task"] == TEXT:
-            cells = self._cross_entropy(reader, part)
+        if row_key["task"] == FUNCTIONS:
+            cells = self._functions(reader.model, row_key, limit)
+        elif row_key["task"] == TEXT:
+            cells = self._cross_entropy(reader, row_key)
         else:
-            cells = self._retrieval(reader, part)
+            cells = self._retrieval(reader, row_key)
         numbers = [*cells.get("losses", ()), *(pair for pairs in cells.get("log_probabilities", ()) for pair in pairs)]
         if not all(map(math.isfinite, [*numbers, *(x for row in cells.get("bin_losses", ()) for x in row)])):
             raise self._not_finite()
-        return {**part, **cells, "seconds": round(time.perf_counter() - begin, 4)}
+        return {**row_key, **cells, "seconds": round(time.perf_counter() - begin, 4)}
 
-    def _progress(self, part: Row, share: float) -> None:
-        """Show how much is done, in tokens of the lengths; a part with functions counts as its number of examples."""
+    def _progress(self, row_key: Row, share: float) -> None:
+        """Show how much is done, in tokens of the lengths; a row with functions counts as its number of examples."""
         done = sum(row.get("length", row.get("shots", 0)) for row in self.rows if "reason" not in row)
-        total = sum(size * len(parts) * len(self.options.methods) for _, size, parts in self.parts())
-        about = part.get("function", part["task"])
-        at = f" at {part['length']:,}" if "length" in part else f" with {part['shots']} examples"
-        depth = f", depth {part['depth']:.0%}" if "depth" in part else ""
-        size = part.get("length", part.get("shots", 0))
-        self.show(f"{part['method']}: {about}{at}{depth}", done + size * share, max(total, 1))
+        total = sum(size * len(row_keys) * len(self.options.methods) for _, size, row_keys in self.row_keys())
+        about = row_key.get("function", row_key["task"])
+        at = f" at {row_key['length']:,}" if "length" in row_key else f" with {row_key['shots']} examples"
+        depth = f", depth {row_key['depth']:.0%}" if "depth" in row_key else ""
+        size = row_key.get("length", row_key.get("shots", 0))
+        self.show(f"{row_key['method']}: {about}{at}{depth}", done + size * share, max(total, 1))
 
-    def _examples(self, part: Row) -> Iterator[int]:
+    def _examples(self, row_key: Row) -> Iterator[int]:
         for example in range(len(self.windows)):
-            self._progress(part, example / len(self.windows))
+            self._progress(row_key, example / len(self.windows))
             with offline(), silent(stderr=False):
                 yield example
 
-    def _cross_entropy(self, reader: Reader, part: Row) -> dict[str, Any]:
+    def _cross_entropy(self, reader: Reader, row_key: Row) -> dict[str, Any]:
         """Return the mean loss of the targets of each text, and for ranges of positions their tokens and mean losses."""
-        length, losses, bin_losses = part["length"], [], []
+        length, losses, bin_losses = row_key["length"], [], []
         rows = reader.sampled_rows(length - 1, self.options.targets)
         starts = [start for start in bin_starts(length) if any(start <= row + 1 for row in rows)]
         groups = {
@@ -231,7 +233,7 @@ class MeasuredModel:
             for start, end in zip(starts, [*starts[1:], length], strict=True)
         }
         groups = {start: places for start, places in groups.items() if places}
-        for example in self._examples(part):
+        for example in self._examples(row_key):
             window = self.windows[example]
             of_rows = reader.losses([*self.prefix, *window[len(window) - length + len(self.prefix) :]], rows)
             losses.append(_short(float(of_rows[-self.options.targets :].mean())))
@@ -246,21 +248,21 @@ class MeasuredModel:
             "bin_losses": [list(column) for column in zip(*bin_losses, strict=True)],
         }
 
-    def _retrieval(self, reader: Reader, part: Row) -> dict[str, Any]:
+    def _retrieval(self, reader: Reader, row_key: Row) -> dict[str, Any]:
         answers = []
-        for example in self._examples(part):
-            prompt = self._prompt(part["task"], part["length"], part.get("depth"), example)
+        for example in self._examples(row_key):
+            prompt = self._prompt(row_key["task"], row_key["length"], row_key.get("depth"), example)
             answers.append(float(reader.answers_correctly(prompt.tokens, prompt.answer)))
         return {"correct": math.fsum(answers) / len(answers), "answers": answers, "n": len(answers)}
 
-    def _functions(self, model: Any, part: Row, limit: int | None) -> dict[str, Any]:
-        options, count = self.options, part["shots"]
-        (choice,) = (choice for choice in self.functions if choice.label == part["function"])
+    def _functions(self, model: Any, row_key: Row, limit: int | None) -> dict[str, Any]:
+        options, count = self.options, row_key["shots"]
+        (choice,) = (choice for choice in self.functions if choice.label == row_key["function"])
         form = form_for(self.pretrained.model_type) if options.form == "auto" else options.form
         texts, labels = prompts_of(
-            choice, part["prompts"], count, options.shots[-1], form, options.examples, options.seed
+            choice, row_key["prompts"], count, options.shots[-1], form, options.examples, options.seed
         )
-        progress = lambda done: self._progress(part, done / len(texts))  # noqa: E731
+        progress = lambda done: self._progress(row_key, done / len(texts))  # noqa: E731
         pretrained = replace(self.pretrained, model=model)
         return {**predictions(pretrained, texts, labels, self.batch_size, progress, limit), "form": form}
 

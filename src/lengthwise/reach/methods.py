@@ -34,7 +34,7 @@ def choice_for(model: Any, method: str) -> Choice:
     return choice_of(method, own_choice(model), int(model.config.get_text_config().num_hidden_layers))
 
 
-def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Choice:
+def choice_of(method: str, model_choice: Choice | None, layers: int | None = None) -> Choice:
     """Return the encoding of a method, with the settings of the model's own encoding that the method does not name.
 
     `layers`: how many the model has.
@@ -44,7 +44,7 @@ def choice_of(method: str, own: Choice | None, layers: int | None = None) -> Cho
     >>> choice_of("pi:factor=4", choose(RoPE, base=500000.0, layout="half")).label
     'PI(base=500000.0, layout=half, factor=4.0)'
     """
-    return with_own_settings(ENCODINGS.parse(method), own, layers)
+    return with_own_settings(ENCODINGS.parse(method), model_choice, layers)
 
 
 @contextmanager

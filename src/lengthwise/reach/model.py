@@ -89,12 +89,12 @@ class Reader:
         """Return the cross-entropy of the tokens after some rows, float64 [rows], in nats. Row 0 predicts the second token."""
         ids = torch.tensor([tokens], device=self.model.device)
         rows_at_once = max(1, self.max_rows // 8)  # float64 needs twice the memory, and float32 is biased by up to 1e-5
-        parts = [
-            F.cross_entropy(part.double(), targets, reduction="none").cpu()
+        losses = [
+            F.cross_entropy(chunk.double(), targets, reduction="none").cpu()
             for at, logits in self._logits(ids[:, :-1], rows)
-            for part, targets in zip(logits.split(rows_at_once), ids[0, at + 1].split(rows_at_once), strict=True)
+            for chunk, targets in zip(logits.split(rows_at_once), ids[0, at + 1].split(rows_at_once), strict=True)
         ]
-        return torch.cat(parts)
+        return torch.cat(losses)
 
     @torch.no_grad()
     def answers_correctly(self, tokens: Sequence[int], answer: int) -> bool:
@@ -120,22 +120,22 @@ class Reader:
             if self.in_chunks and last - first > self.max_rows:
                 last = first + self.max_rows
                 end = rows[last - 1] + 1
-            wanted = torch.tensor(rows[first:last], dtype=torch.long, device=ids.device)
-            logits = self._forward(ids[:, start:end], cache, wanted - start)
+            indices = torch.tensor(rows[first:last], dtype=torch.long, device=ids.device)
+            logits = self._forward(ids[:, start:end], cache, indices - start)
             self.cache_bytes = 0 if cache is None else _size(cache)
-            for begin in range(0, len(wanted), self.max_rows):
-                yield wanted[begin : begin + self.max_rows], logits[begin : begin + self.max_rows]
+            for begin in range(0, len(indices), self.max_rows):
+                yield indices[begin : begin + self.max_rows], logits[begin : begin + self.max_rows]
             del logits
             start, first = end, last
 
-    def _forward(self, ids: Tensor, cache: Any, wanted: Tensor) -> Tensor:
+    def _forward(self, ids: Tensor, cache: Any, indices: Tensor) -> Tensor:
         options: dict[Any, Any] = {"use_cache": False}
         if cache is not None:
             options = {self.cache_parameter: cache, "use_cache": True}
         if self.omits_logits:
-            logits = self.model(input_ids=ids, logits_to_keep=wanted if len(wanted) else 1, **options).logits[0]
-            return logits if len(wanted) else logits[:0]
-        return self.model(input_ids=ids, **options).logits[0, wanted]
+            logits = self.model(input_ids=ids, logits_to_keep=indices if len(indices) else 1, **options).logits[0]
+            return logits if len(indices) else logits[:0]
+        return self.model(input_ids=ids, **options).logits[0, indices]
 
     def _new_cache(self, capacity: int) -> Any:
         if isinstance(self.model, LengthwiseForCausalLM):

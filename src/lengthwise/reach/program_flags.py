@@ -33,7 +33,7 @@ class Rotation:
 
     config: Any
     choice: Choice
-    own: Choice
+    model_choice: Choice
     longest: int | None
 
     @property
@@ -64,11 +64,11 @@ def program_flags(model: Any, method: str) -> tuple[Row, ...]:
 
 def _rotation(model: Any, method: str) -> Rotation:
     """Return the rotation of a method. Raises `ConfigError` with the reason if no program computes it."""
-    config, own, choice = model.config, own_choice(model), choice_for(model, method)
-    if own is None or "rope_type" not in (getattr(config, "rope_parameters", None) or {}):
+    config, model_choice, choice = model.config, own_choice(model), choice_for(model, method)
+    if model_choice is None or "rope_type" not in (getattr(config, "rope_parameters", None) or {}):
         raise ConfigError("the model has no RoPE with the same settings in all layers")
     layers = range(int(config.num_hidden_layers))
-    pairs = {(choice.layers[n % len(choice.layers)], own.layers[n % len(own.layers)]) for n in layers}
+    pairs = {(choice.layers[n % len(choice.layers)], model_choice.layers[n % len(model_choice.layers)]) for n in layers}
     pairs = {(new, old) for new, old in pairs if new.cls is not NoPE or old.cls is not NoPE}
     if len(pairs) != 1 or any(old.cls is NoPE for _, old in pairs):
         raise ConfigError("the method differs between layers")
@@ -77,8 +77,8 @@ def _rotation(model: Any, method: str) -> Rotation:
     factor, same = dict(new.settings).get("factor"), equivalent(new, **context)
     if same.name not in COMPUTED:
         raise ConfigError(f"it has no flags that compute {new.name} as it is measured here")
-    if new.layer.given:
-        raise ConfigError(f"it has no {join_names(list(new.layer.given))}")
+    if new.layer.non_defaults:
+        raise ConfigError(f"it has no {join_names(list(new.layer.non_defaults))}")
     if dict(same.settings)["layout"] != dict(old.settings)["layout"]:
         raise ConfigError("the method pairs other dimensions than the model's weights")
     if not _has_usual_attention_factor(same, config):
@@ -97,8 +97,8 @@ def _has_usual_attention_factor(choice: Choice, config: Any) -> bool:
 def _vllm(rotation: Rotation) -> str:
     """Return overrides of config.json with all settings of the rotation, because they replace those of the model."""
     choice, config = rotation.choice, rotation.config
-    if rotation.own.name not in COMPUTED:
-        raise ConfigError(f"overrides for models with {rotation.own.name} are not known")
+    if rotation.model_choice.name not in COMPUTED:
+        raise ConfigError(f"overrides for models with {rotation.model_choice.name} are not known")
     parameters = rope_parameters_from_encoding(choice, train_length=rotation.train_length) or {}
     parameters = {name: value for name, value in parameters.items() if name not in ATTENTION_FACTOR}
     if "partial_rotary_factor" in config.rope_parameters:
@@ -111,12 +111,14 @@ def _vllm(rotation: Rotation) -> str:
 
 
 def _llama_cpp(rotation: Rotation) -> str:
-    choice, own, settings = rotation.choice, rotation.own, rotation.settings
+    choice, model_choice, settings = rotation.choice, rotation.model_choice, rotation.settings
     if choice.name == "Llama3":
         raise ConfigError("it reads these frequencies from the GGUF file only")
-    if own.name not in ("RoPE", "PI", "YaRN") or not _has_usual_attention_factor(own, rotation.config):
-        raise ConfigError(f"the GGUF file of a model with {own.name} has factors that no flag replaces")
-    if settings["rotary_fraction"] != dict(own.settings)["rotary_fraction"]:
+    if model_choice.name not in ("RoPE", "PI", "YaRN") or not _has_usual_attention_factor(
+        model_choice, rotation.config
+    ):
+        raise ConfigError(f"the GGUF file of a model with {model_choice.name} has factors that no flag replaces")
+    if settings["rotary_fraction"] != dict(model_choice.settings)["rotary_fraction"]:
         raise ConfigError("it has no flag for the fraction of rotated dimensions")
     if getattr(rotation.config, "sliding_window", None):
         raise ConfigError("its flags do not change layers with a window")

@@ -53,9 +53,9 @@ def windows(
     """
     if len(text.content) > CHARACTERS * longest * examples:
         ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]
-        found = [_beginning(text.content[start:end], encode, longest) for start, end in itertools.pairwise(ends)]
-        if all(len(tokens) == longest for tokens in found):
-            return found, {"unit": "characters", "starts": ends[:-1]}
+        extracts = [_beginning(text.content[start:end], encode, longest) for start, end in itertools.pairwise(ends)]
+        if all(len(tokens) == longest for tokens in extracts):
+            return extracts, {"unit": "characters", "starts": ends[:-1]}
     tokens = encode(text.content)
     free = len(tokens) - longest
     if free < 0:
@@ -74,11 +74,11 @@ def _word_boundary(content: str, place: int) -> int:
     return space.start() if space else place
 
 
-def _beginning(part: str, encode: Encode, count: int) -> Sequence[int]:
+def _beginning(content: str, encode: Encode, count: int) -> Sequence[int]:
     """Return the first `count` tokens of a part of a text, or all if it has fewer."""
     characters = CHARACTERS * count
     while True:
-        tokens = encode(part[:characters])
-        if characters >= len(part) or len(tokens) > count:  # the last token of an extract may be cut off
+        tokens = encode(content[:characters])
+        if characters >= len(content) or len(tokens) > count:  # the last token of an extract may be cut off
             return tokens[:count]
         characters *= 2

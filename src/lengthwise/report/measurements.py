@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from lengthwise.analysis.answers import Summary, in_order, numbers_table, summarize
@@ -12,7 +13,7 @@ from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.measurements import MEASUREMENTS
-from lengthwise.measurements.base import Chart, Column, Numbers
+from lengthwise.measurements.base import Chart, Column, Excerpts, Numbers
 from lengthwise.metrics import Metric
 from lengthwise.report.charts import chart as charts
 from lengthwise.report.charts.chart import Range, Row, averaged, curve, curve_chart, short
@@ -24,6 +25,7 @@ from lengthwise.values import join_names
 MAX_CHARTS = 24  # of one encoding
 MAX_BARS = 24  # that fit side by side on a phone; more lengths are put together
 SMALL = 0.0005  # numbers below are shown with their first digits
+SHOWN_EXCERPTS = 3  # of each encoding
 PALE = 0.3  # opacity of the first of several lines, and of the lines of other seeds
 Looks = Mapping[str, Look]
 Key = tuple[Any, ...]
@@ -69,10 +71,20 @@ def section(summary: Summary, context: Context, looks: Looks) -> dict[str, Any]:
     return {
         "charts": [chart for declared in summary.measurement.charts if (chart := drawing.chart(declared))],
         "tables": [drawing.table(declared) for declared in summary.measurement.tables],
+        "excerpts": [shown for declared in summary.measurement.excerpts if (shown := _excerpts(summary, declared))],
         "remarks": " ".join(summary.measurement.remarks(answers)),
         "one_seed": summary.one_seed,
         "facts": summary.facts,
     }
+
+
+def _excerpts(summary: Summary, excerpts: Excerpts) -> dict[str, Any]:
+    """Return the first of the rows of each encoding, empty without any."""
+    found = []
+    for series in summary.series:
+        rows = [row for run in series.runs for row in run if all(row.get(n) == v for n, v in excerpts.where.items())]
+        found += [{"label": series.label, **row} for row in sorted(rows, key=itemgetter("length"))[:SHOWN_EXCERPTS]]
+    return {"title": excerpts.title, "rows": found} if found else {}
 
 
 def sequences_text(summary: Summary, unit: str) -> str:
@@ -196,7 +208,9 @@ class _Drawing:
         drawn = line_chart(self._described("line", chart, *ends, names), lines, columns, [axis], better=better)
         title, across = chart.title.format(**self.texts), self._across(chart)
         over = any(mean > axis.high for line in lines for mean in line.means)
-        return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over}
+        are_cut = any(i is not None and i.high > axis.high for line in lines for i in line.scores)
+        cut = " Bands are cut at the upper edge." if are_cut else ""
+        return {"chart": drawn.named(title, across, self._upwards(chart)), "over": over, "cut": cut}
 
     # ---- small charts -------------------------------------------------------------------------------------------------
 

@@ -23,14 +23,11 @@ from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.chart import Chart
 from lengthwise.report.charts.lines import interval_text
-from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.measurements import chapters
 from lengthwise.report.overview import overview
-from lengthwise.report.position_scores import position_scores
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.statistics import over_tasks_sections, statistics_section
 from lengthwise.report.summary import summary
-from lengthwise.report.training_curves import training_curves
 from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import join_names, require_no_address
 
@@ -51,7 +48,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
-    has_chart = any(t["chart"] or t["chapters"] or t["training_curves"] for t in tasks)
+    has_chart = any(t["chart"] or t["chapters"] for t in tasks)
     scripts = [charts_script(), _file("page.js")] if findings.runs else []
     if has_chart:
         scripts.insert(0, bundle.script())
@@ -185,9 +182,6 @@ def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "chapters": chapters(task, looks),
-        "generated_answers": generated_answers(task, looks),
-        "position_scores": position_scores(task, looks),
-        "training_curves": training_curves(task, looks),
         "statistics": statistics_section(task, looks),
     }
 

@@ -9,14 +9,14 @@ from lengthwise.analysis.gather import metric_of
 from lengthwise.analysis.intervals import over_examples, with_wilson
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
+from lengthwise.measurements import Table
 from lengthwise.report.charts.chart import Chart, Range, curve, curve_chart
 from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.charts.scales import frame
 from lengthwise.report.palette import Look, looks
-from lengthwise.store import Activity, CurveRow, RunRow, ScoreRow
+from lengthwise.store import Activity, RunRow, ScoreRow
 
 MOST = 20  # runs side by side
-CURVE_POINTS = 200
 CURVE_HEIGHT = 220  # pixels
 SCORES_HEIGHT = 320
 
@@ -41,9 +41,14 @@ def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
     return [Named(run.key, name, found[name]) for name, run in zip(names, runs, strict=True)]
 
 
-def curves_chart(runs: Sequence[Named], curves: Mapping[str, Sequence[CurveRow]]) -> Chart | None:
+def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | None:
     """Return the chart of the training losses, or None if there is no loss yet."""
-    rows = [row for run in runs for row in curve(run.name, [(p.step, p.loss) for p in curves.get(run.key, ())])]
+    rows = [
+        row
+        for run in runs
+        if (points := curves.get(run.key))
+        for row in curve(run.name, list(zip(points.column("step"), points.column("loss"), strict=True)))
+    ]
     if not rows:
         return None
     bottom, top = frame(row["y"] for row in rows)

@@ -6,10 +6,12 @@ from urllib.parse import urlencode
 
 from lengthwise.analysis.differences import flat
 from lengthwise.analysis.numbers import figure
+from lengthwise.measurements import Table
 from lengthwise.report.provenance import seconds
 from lengthwise.serve import comparison
 from lengthwise.serve.snapshots import Snapshot, StudyState, Watcher
-from lengthwise.store import Activity
+from lengthwise.store import Activity, Store
+from lengthwise.values import TRAINING
 
 ROWS = 100  # runs on one page of a study
 LENGTHS = 4  # columns of scores
@@ -106,22 +108,18 @@ def study(
     page = min(max(page, 1), pages)
     visible = matching[(page - 1) * ROWS : page * ROWS]
     keys = [run.key for run in visible]
-    lengths, means, losses = watcher.remembered(
-        visible,
-        "rows",
-        lambda store: (
-            lengths := _spread(store.score_lengths(keys), {run.train_length for run in visible}),
-            store.means(keys, lengths),
-            store.curves(keys, 1),
-        ),
-    )
+    stored, curves_of = watcher.remembered(visible, "rows", lambda store: (store.scores(keys), training(store, keys)))
+    lengths = _spread(sorted({score.length for score in stored}), {run.train_length for run in visible})
+    means: dict[tuple[str, int], list[float]] = {}
+    for score in stored:
+        means.setdefault((score.key, score.length), []).append(score.mean)
     rows = []
     for run in visible:
-        points = losses.get(run.key)
+        losses = curves_of[run.key].column("loss") if run.key in curves_of else ()
         scores = [means.get((run.key, length), []) for length in lengths]
         cells = [{"text": figure(found[0]) if found else "–", "more": len(found) - 1} for found in scores]
         line = run_line(snapshot, run)
-        rows.append(line | {"loss": figure(points[-1].loss) if points else "–", "scores": cells})
+        rows.append(line | {"loss": figure(losses[-1]) if losses else "–", "scores": cells})
     runs = ",".join(chosen)
     links = {"words": words, "runs": runs, "name": name}
     own = [run for run in state.runs if run.key in set(chosen)]
@@ -162,16 +160,19 @@ def activities(snapshot: Snapshot, keys: Sequence[str]) -> list[Activity]:
     return [known[key] for key in keys if key in known]
 
 
+def training(store: Store, keys: Sequence[str]) -> dict[str, Table]:
+    """Return the training curves of runs by key, of those that have one."""
+    return {answer.key: Table.from_data(answer.rows) for answer in store.answers(keys, TRAINING)}
+
+
 def curves(watcher: Watcher, snapshot: Snapshot, keys: Sequence[str]) -> dict[str, Any] | None:
     """Return the chart of the training losses of runs with its legend, or None without any loss."""
     found = activities(snapshot, keys)
     if not found:
         return None
     runs = comparison.named(found)
-    points = watcher.remembered(
-        found, "curves", lambda store: store.curves([run.key for run in runs], comparison.CURVE_POINTS)
-    )
-    chart = comparison.curves_chart(runs, points)
+    tables = watcher.remembered(found, "curves", lambda store: training(store, [run.key for run in runs]))
+    chart = comparison.curves_chart(runs, tables)
     return None if chart is None else {"chart": chart, "runs": runs}
 
 

@@ -78,7 +78,7 @@ class _Measured:
     def __init__(self, answer: FileAnswer) -> None:
         self.ratios: dict[Cell, dict[Kind, list[float]]] = {}
         self.settings: dict[Cell, Any] = {}
-        for row in answer.measurement.derive(answer.table):
+        for row in answer.measurement.derive(answer.table, answer.origin):
             cell = row["encoding"], row["length"]
             if row.get("settings"):
                 self.settings[cell] = _settings(row["settings"])
@@ -133,8 +133,8 @@ def p_values(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list
     for (size_a, size_b), numbers in by_size.items():  # samples of equal sizes together, which is much faster
         both = (np.array([samples[n][side] for n in numbers]) for side in (0, 1))
         method = "exact" if size_a * size_b <= MAX_EXACT else "asymptotic"
-        found = mannwhitneyu(*both, alternative="two-sided", method=method, axis=1).pvalue
-        for n, p in zip(numbers, found, strict=True):
+        p_values = mannwhitneyu(*both, alternative="two-sided", method=method, axis=1).pvalue
+        for n, p in zip(numbers, p_values, strict=True):
             result[n] = min(1.0, float(p))
     return result
 
@@ -165,15 +165,15 @@ def _notes(
     about = [{k: v for k, v in flat(file.subject).items() if k not in COMMIT} for file in (before, after)]
     if different := _different(*about):
         yield f"The machines or the versions differ, so a change may come from them: {different}."
-    for own, other, name in ((a, b, "A"), (b, a, "B")):
-        if only := _listed(cell for cell in own.ratios if cell not in other.ratios):
+    for one, other, name in ((a, b, "A"), (b, a, "B")):
+        if only := _listed(cell for cell in one.ratios if cell not in other.ratios):
             yield f"Not compared, because only {name} has it: {only}."
     both = set(a.ratios) & set(b.ratios)
     if changed := _listed(c for c in a.ratios if c in both and a.settings.get(c) != b.settings.get(c)):
         yield f"Not compared, because the settings differ: {changed}."
     if not samples:
         yield "The two files have no encoding and length in common, other than NoPE."
-    elif (rounds := rounds_needed(len(samples))) > min(len(part) for sample in samples for part in sample):
+    elif (rounds := rounds_needed(len(samples))) > min(len(times) for sample in samples for times in sample):
         yield (
             f"With {len(samples)} comparisons, a change can only be claimed from {rounds} rounds in each file; measure with "
             f"--rounds {rounds}."

@@ -23,7 +23,7 @@ from lengthwise.speed.model import Subject, encoding_plans, order
 from lengthwise.studies.provenance import facts
 from lengthwise.training.numerics import reproducible, torch_threads
 
-MEMORY_PARTS = 4  # the duration of one measurement of memory, in steps of training with the forward pass
+MEMORY_STEPS = 4  # the duration of one measurement of memory, in steps of training with the forward pass
 MIB = 2**20
 Show = Callable[[str, float, float], None]  # receives a description, the finished part and the total
 
@@ -47,36 +47,36 @@ class Benchmark:
         question = self.options.to_data()
         return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
 
-    def rows(self, known: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
-        """Measure what the known rows lack. Yield rows that belong together: those of a round only when it is finished."""
-        o, known = self.options, list(known)
-        parts = (MEMORY_PARTS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
-        self._show, self._done, self._total = show, 0, parts * len(self.plans) * len(o.lengths)
+    def rows(self, finished_rows: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
+        """Measure the rows that are missing. Yield rows that belong together: those of a round only when it is finished."""
+        o, finished_rows = self.options, list(finished_rows)
+        steps = (MEMORY_STEPS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
+        self._show, self._done, self._total = show, 0, steps * len(self.plans) * len(o.lengths)
         with torch_threads(o.threads), reproducible(torch.device(o.device)):
             for length in o.lengths:
-                yield from _Length(self, length, [row for row in known if row["length"] == length]).measure()
+                yield from _Length(self, length, [row for row in finished_rows if row["length"] == length]).measure()
 
-    def advance(self, text: str, parts: int = 1) -> None:
+    def advance(self, text: str, steps: int = 1) -> None:
         self._show(text, self._done, self._total)
-        self._done += parts
+        self._done += steps
 
 
 class _Length:
     """The measurement at one length: the subjects, and why there are none of others."""
 
-    def __init__(self, benchmark: Benchmark, length: int, known: Sequence[Row]):
+    def __init__(self, benchmark: Benchmark, length: int, finished_rows: Sequence[Row]):
         self.benchmark, self.options, self.length = benchmark, benchmark.options, length
         self.plans = {plan.label: plan for plan in benchmark.plans}
         self.subjects: dict[str, Subject] = {}
-        self.reasons: dict[str, str] = {row["encoding"]: row["reason"] for row in known if row.get("reason")}
-        self.described = {row["encoding"] for row in known if "settings" in row}
-        self.has_memory = {row["encoding"] for row in known if {"memory", "memory_reason"} & set(row)}
-        self.rounds = {row["round"] for row in known if row.get("round") is not None}
+        self.reasons: dict[str, str] = {row["encoding"]: row["reason"] for row in finished_rows if row.get("reason")}
+        self.described = {row["encoding"] for row in finished_rows if "settings" in row}
+        self.has_memory = {row["encoding"] for row in finished_rows if {"memory", "memory_reason"} & set(row)}
+        self.rounds = {row["round"] for row in finished_rows if row.get("round") is not None}
 
     def measure(self) -> Iterator[list[Row]]:
         o, at = self.options, f"length {self.length:,}"
         for label in self.plans if o.memory else ():
-            self.benchmark.advance(f"{at}: memory of {label}", MEMORY_PARTS)
+            self.benchmark.advance(f"{at}: memory of {label}", MEMORY_STEPS)
             if label not in self.has_memory and label not in self.reasons:
                 yield self._memory(label)
         missing = [n for n in range(o.rounds) if n not in self.rounds]
@@ -94,7 +94,7 @@ class _Length:
         try:
             size, reason = measure_memory(self.plans[label], self.options, self.length)
         except NoMemory as error:
-            return self._refuse(label, str(error))
+            return self._record_reason(label, str(error))
         except ConfigError as error:
             reason = str(error)
         except Exception as error:
@@ -110,8 +110,8 @@ class _Length:
             self.subjects[label] = Subject(self.plans[label], self.options, self.length, self.subjects.get(BASELINE))
             self.subjects[label].training()
 
-        if refused := self._attempt(label, create):
-            return refused
+        if reason_rows := self._attempt(label, create):
+            return reason_rows
         if label in self.described:
             return []
         about = {
@@ -124,7 +124,7 @@ class _Length:
     def _round(self, number: int, text: str, *, is_missing: bool) -> list[Row]:
         """Measure each subject once, and return their times, but none of a warm-up."""
         times: dict[str, Row] = {}
-        refused: list[Row] = []
+        reason_rows: list[Row] = []
         clock, labels = self.benchmark.clock, list(self.plans)
         for label in (labels[n] for n in order(len(labels), self.options.seed, self.length, number)):
             self.benchmark.advance(text)
@@ -138,9 +138,9 @@ class _Length:
                 training = clock.seconds(subject.training)
                 times[label] = self._row(label, round=number, forward=1e3 * forward, training=1e3 * training)
 
-            refused += self._attempt(label, measure)
+            reason_rows += self._attempt(label, measure)
         is_stored = number >= 0 and BASELINE in self.subjects
-        return [*refused, *(times[label] for label in self.plans if is_stored and label in times)]
+        return [*reason_rows, *(times[label] for label in self.plans if is_stored and label in times)]
 
     def _attempt(self, label: str, action: Callable[[], None]) -> list[Row]:
         """Run an action. If the encoding refuses this length or memory runs out, return why."""
@@ -158,12 +158,12 @@ class _Length:
         # Outside of the handler, whose traceback would keep the tensors.
         if (subject := self.subjects.get(label)) is not None:
             subject.release()
-        refused = self._refuse(label, reason)
+        reason_rows = self._record_reason(label, reason)
         if torch.device(self.options.device).type == "cuda":
             torch.cuda.empty_cache()
-        return refused
+        return reason_rows
 
-    def _refuse(self, label: str, reason: str) -> list[Row]:
+    def _record_reason(self, label: str, reason: str) -> list[Row]:
         """Record why an encoding has no times. Without NoPE, no other has a ratio."""
         reasons = {label: reason}
         if label == BASELINE:

@@ -19,7 +19,7 @@ from lengthwise.training.optimizer import make_optimizer
 
 VOCABULARY = 256  # bytes: with a vocabulary of 50,000, the output layer would take most of the time of a small model
 LEARNING_RATE = 1e-6  # small, so that no weight changes its size within the measurement
-SHARED_PARTS = ("token_embedding", "dropout", "blocks", "norm", "lm_head")
+SHARED_MODULES = ("token_embedding", "dropout", "blocks", "norm", "lm_head")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Subject:
             self.model = plan.model(options, length)
             tokens = torch.randint(0, VOCABULARY, (self.batch, length + 1))
         base = base if plan.mixer is None else None
-        for name in SHARED_PARTS if base is not None else ():
+        for name in SHARED_MODULES if base is not None else ():
             setattr(self.model, name, getattr(base.model, name))  # type: ignore[union-attr]
         self.model.to(self.device)
         tokens = tokens.to(self.device)
@@ -106,8 +106,8 @@ class Subject:
         config = TrainingConfig(train_length=length, learning_rate=LEARNING_RATE)
         self.optimizer = make_optimizer(self.model, config)
         if base is not None:
-            own = set(self.model.parameters())
-            self.optimizer.state.update({p: state for p, state in base.optimizer.state.items() if p in own})
+            parameters = set(self.model.parameters())
+            self.optimizer.state.update({p: state for p, state in base.optimizer.state.items() if p in parameters})
 
     def forward(self) -> None:
         """Compute the logits of a batch, without gradients."""

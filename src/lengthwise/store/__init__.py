@@ -20,7 +20,7 @@ from lengthwise.store.errors import (
 from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.opening import open_folder, open_results, open_store
 from lengthwise.store.results import Store
-from lengthwise.store.rows import STATUSES, Activity, AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow
+from lengthwise.store.rows import STATUSES, Activity, AnswerRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.workers import worker_name
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Activity",
     "AnswerRow",
     "ClaimLost",
-    "CurveRow",
     "Dropped",
     "ResultsFolder",
     "RunRow",

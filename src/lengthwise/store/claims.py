@@ -26,10 +26,9 @@ def held(key: str, worker: str) -> Any:
 _STUDY: Any = bindparam("study")
 _SEEN: Any = bindparam("seen", expanding=True)
 _run, _parent, _members = schema.runs.c, schema.runs.alias().c, schema.study_runs.c
-_asked, _scores = schema.asked.c, schema.scores.c
+_asked = schema.asked.c
 
-_answered = select(_scores.key).where(_scores.key == _asked.key, _scores.question == _asked.question).exists()
-_is_open = select(_asked.key).where(_asked.study == _STUDY, _asked.key == _run.key, ~_answered).exists()
+_is_open = select(_asked.key).where(_asked.study == _STUDY, _asked.key == _run.key, ~reading.ANSWERED).exists()
 _untrained_parent = select(_parent.key).where(
     _parent.key == _run.parent, _parent.finished.is_(None), _parent.error.is_(None)
 )

@@ -48,9 +48,7 @@ def encoded(table: Table, row: type, data: Mapping[str, Any], what: str) -> dict
     if unknown := [str(name) for name in data if name not in members]:
         raise Unstorable(f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join(members)}")
     found = {
-        member.cell.column or name: _cell(
-            data.get(name, {} if member.plain is dict else None), member, f"{what}: {name}"
-        )
+        name: _cell(data.get(name, {} if member.plain is dict else None), member, f"{what}: {name}")
         for name, member in members.items()
     }
     known, adapter = _types(table, tuple(found))

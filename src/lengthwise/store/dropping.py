@@ -12,7 +12,7 @@ from lengthwise.store.folders import ResultsFolder
 from lengthwise.store.rows import RunRow
 from lengthwise.store.writing import batches
 
-TABLES_OF_RUNS = (schema.answers, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
+TABLES_OF_RUNS = (schema.answers, schema.asked, schema.study_runs, schema.runs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,27 @@
 """The queries of `Store`. Each runs inside a transaction that is already open."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import Connection, Select, Table, and_, func, select
+from sqlalchemy import Connection, Select, and_, func, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
 from lengthwise.store.columns import decoded
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, Activity, RunRow, StudyRow, Texts, canonical
+from lengthwise.store.rows import STATUSES, Activity, AnswerRow, RunRow, StudyRow, Texts, canonical
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches
+from lengthwise.values import SCORES
 
-R = TypeVar("R")
+_answers, _asked = schema.answers.c, schema.asked.c
+ANSWERED = (  # whether a row of `asked` has a score
+    select(_answers.key)
+    .where(_answers.key == _asked.key, _answers.measurement == SCORES, _answers.question == _asked.question)
+    .exists()
+)
 
 
 def require_study(connection: Connection, study: str) -> None:
@@ -34,15 +40,15 @@ def _runs_of(study: str) -> Select[Any]:
 
 def _open_keys(study: str | None) -> Select[str]:
     """Select the keys of the runs with a question that has no score."""
-    asked, scores = schema.asked, schema.scores
-    answered = select(scores.c.key).where(scores.c.key == asked.c.key, scores.c.question == asked.c.question).exists()
-    keys = select(asked.c.key).where(~answered).distinct()
+    asked = schema.asked
+    keys = select(asked.c.key).where(~ANSWERED).distinct()
     return keys if study is None else keys.where(asked.c.study == study)
 
 
 def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    scores = schema.scores
-    answered = set(connection.scalars(select(scores.c.question).where(scores.c.key == key)))
+    table = schema.answers
+    scores = select(table.c.question).where(table.c.key == key, table.c.measurement == SCORES)
+    answered = set(connection.scalars(scores))
     return [question for question in asked if canonical(question, "asked") not in answered]
 
 
@@ -106,8 +112,8 @@ def fingerprint(connection: Connection, study: str) -> tuple[object, ...]:
     )
     found: list[object] = [connection.scalar(select(schema.studies.c.updated).where(schema.studies.c.name == study))]
     found += connection.execute(select(*state).where(runs.c.key.in_(keys))).one()
-    for table in (schema.scores, schema.answers):
-        found += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
+    table = schema.answers
+    found += connection.execute(select(func.count(), func.max(table.c.created)).where(table.c.key.in_(keys))).one()
     return tuple(found)
 
 
@@ -193,55 +199,21 @@ def full_key(connection: Connection, prefix: str, name: str, option: str) -> str
     )
 
 
-# ---- numbers ----------------------------------------------------------------------------------------------------
+# ---- answers ----------------------------------------------------------------------------------------------------
 
 
-def rows_of(
-    connection: Connection, table: Table, row: type[R], keys: Iterable[str], most: int | None = None
-) -> dict[str, list[R]]:
-    """Return the rows of runs by the key of the run, in the order of the keys: scores, training curves or answers.
-
-    `most`: of more rows of a run, return at most so many of the table's order at equal distances, with the last one.
-    """
-    names = [name for name in ("length", "step", "question") if name in table.c]
-    columns = {field.name: "question" if field.name == "asked" else field.name for field in fields(row)}  # type: ignore[arg-type]
-    found: dict[str, list[R]] = {key: [] for key in keys}
-    for batch in batches(found):
-        query = select(table).where(table.c.key.in_(batch))
-        source = (query if most is None else _thinned(query, names, most)).subquery()
-        ordered = select(source).order_by(*(source.c[name] for name in names))
-        for cells in decoded(table, connection.execute(ordered)):
-            # Its own __init__ takes three times as long, because the class is frozen, and a page reads 180,000 rows.
-            made = object.__new__(row)
-            vars(made).update({member: cells[column] for member, column in columns.items()})
+def answers(connection: Connection, keys: Iterable[str], measurements: Collection[str] = ()) -> Iterator[AnswerRow]:
+    """Yield answers, of all measurements if none is named. Only those of a batch of runs are in memory at a time."""
+    table = schema.answers
+    for batch in batches(keys):
+        query = select(table).where(table.c.key.in_(batch)).order_by(table.c.question)
+        if measurements:
+            query = query.where(table.c.measurement.in_(measurements))
+        found: dict[str, list[AnswerRow]] = {key: [] for key in batch}
+        for cells in decoded(table, connection.execute(query)):
+            # Its own __init__ takes three times as long, because the class is frozen, and a page reads 80,000 rows.
+            made = object.__new__(AnswerRow)
+            vars(made).update(cells)
             found[cells["key"]].append(made)
-    return found
-
-
-def score_lengths(connection: Connection, keys: list[str]) -> list[int]:
-    table, found = schema.scores, set[int]()
-    for batch in batches(keys):
-        rows = connection.execute(select(table.c.length).where(table.c.key.in_(batch)).distinct())
-        found |= {row["length"] for row in decoded(table, rows)}
-    return sorted(found)
-
-
-def means(connection: Connection, keys: list[str], lengths: list[int]) -> dict[tuple[str, int], list[float]]:
-    table = schema.scores
-    columns = table.c.key, table.c.length, table.c.mean
-    found: dict[tuple[str, int], list[float]] = {}
-    for batch in batches(keys):
-        query = select(*columns).where(table.c.key.in_(batch), table.c.length.in_(lengths)).order_by(table.c.question)
-        for row in decoded(table, connection.execute(query)):
-            found.setdefault((row["key"], row["length"]), []).append(row["mean"])
-    return found
-
-
-def _thinned(query: Select[Any], order: Sequence[str], most: int) -> Select[Any]:
-    """Select at most so many rows of each run, at equal distances in an order of columns, and the last one."""
-    of = query.selected_columns
-    counted = query.with_only_columns(of["key"], func.count().label("total")).group_by(of["key"]).subquery()
-    place = func.row_number().over(partition_by=of["key"], order_by=[of[name] for name in order]).label("place")
-    numbered = query.join(counted, counted.c.key == of["key"]).add_columns(place, counted.c.total).subquery()
-    kept = [column for column in numbered.c if column.name not in ("place", "total")]
-    return select(*kept).where((numbered.c.total - numbered.c.place) % ((numbered.c.total + most - 1) // most) == 0)
+        for rows in found.values():
+            yield from sorted(rows, key=lambda row: (row.measurement, row.question.get("length", 0)))

@@ -1,8 +1,7 @@
-"""`Store`: studies, claims, scores, curves and answers of measurements in one database."""
+"""`Store`: studies, claims and answers of measurements, such as scores, in one database."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, Self
 
 from sqlalchemy import Connection, case, delete, select, update
@@ -18,7 +17,6 @@ from lengthwise.store.folders import ResultsFolder, results_option, store_option
 from lengthwise.store.rows import (
     Activity,
     AnswerRow,
-    CurveRow,
     RunRow,
     ScoreRow,
     StudyRow,
@@ -27,6 +25,7 @@ from lengthwise.store.rows import (
 )
 from lengthwise.store.transfer import Transfers
 from lengthwise.store.writing import batches, insert_rows, upsert
+from lengthwise.values import SCORES, TRAINING
 
 
 class Store(Transfers):
@@ -232,24 +231,30 @@ class Store(Transfers):
             if open_questions := reading.unanswered(connection, key, json.loads(row.handed_out or "[]")):
                 lengths = ", ".join(str(question["length"]) for question in open_questions)
                 raise StoreError(
-                    f"run {key} cannot be finished, because length {lengths} has no score; call add_scores first"
+                    f"run {key} cannot be finished, because length {lengths} has no score; call add_answers first"
                 )
             written = canonical(json.loads(row.facts) | facts, f"run {key}: facts")
             values = {**claims.CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(claims.held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
-        """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
-        changed = 0
+        """Mark finished runs without a worker as untrained, so that they are trained again. Return their number.
+
+        Their training curves are deleted, because the next training has its own. Scores stay.
+        """
         with self._transaction(writes=True) as connection:
+            reopened: list[str] = []
             for batch in batches(list(keys)):
                 free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
-                changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
-        return changed
+                reopened += connection.scalars(select(schema.runs.c.key).where(*free))
+            for batch in batches(reopened):
+                connection.execute(update(schema.runs).where(schema.runs.c.key.in_(batch)).values(finished=None))
+                curves = schema.answers.c.key.in_(batch), schema.answers.c.measurement == TRAINING
+                connection.execute(delete(schema.answers).where(*curves))
+        return len(reopened)
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
-        """Delete runs with their files, scores, curves, answers and entries in studies, and studies that are empty
-        afterwards.
+        """Delete runs with their files, answers and entries in studies, and studies that are empty afterwards.
 
         Either all runs are deleted or none: raises `StoreError` if a living worker holds one and, without
         `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
@@ -279,82 +284,56 @@ class Store(Transfers):
             )
         return row
 
-    # ---- scores and curves --------------------------------------------------------------------------------------
+    # ---- scores and other answers -------------------------------------------------------------------------------
 
     def missing(self, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the questions that have no score yet, in the same order."""
         with self._transaction(writes=False) as connection:
             return reading.unanswered(connection, key, asked)
 
-    def add_scores(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
-        """Store scores: rows with the columns of `ScoreRow`. `facts` may be left out.
+    def add_answers(self, key: str, answers: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
+        """Store answers about a run, such as scores: rows with the columns of `AnswerRow`.
 
-        A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker
-        holds, such as one with imported results. Otherwise raises `ClaimLost` and stores nothing.
+        A question that already has an answer keeps it. `worker`: must hold the run; otherwise raises `ClaimLost` and
+        stores nothing. None: no worker need hold the run.
         """
-        values = [{"key": key, **encoded(schema.scores, ScoreRow, row, f"a score of run {key}")} for row in rows]
+        values = [{"key": key, **encoded(schema.answers, AnswerRow, row, f"an answer of run {key}")} for row in answers]
         with self._transaction(writes=True) as connection:
-            self._holding(connection, key, worker)
+            if worker is not None:
+                self._holding(connection, key, worker)
+            elif connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
+                raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
             now = self._now(connection)
-            upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
-            connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
+            upsert(connection, self._database.insert(schema.answers), [v | {"created": now} for v in values])
+            if any(value["measurement"] == SCORES for value in values):  # progress
+                connection.execute(update(schema.runs).where(schema.runs.c.key == key).values(deaths=0))
 
-    def add_curve(self, key: str, rows: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
-        """Store points of the training curve: rows with the columns of `CurveRow`.
+    def add_answer(
+        self, key: str, measurement: str, question: dict[str, Any], rows: dict[str, Any], facts: dict[str, Any]
+    ) -> AnswerRow:
+        """Store the answer to one question, and return the stored one."""
+        answer = {"measurement": measurement, "question": question, "rows": rows, "facts": facts}
+        self.add_answers(key, [answer])
+        stored = self.answer(key, measurement, question)
+        assert stored is not None
+        return stored
 
-        They replace all stored points from their first step on, so a training that resumed from an earlier
-        checkpoint leaves a single curve. `worker`: as in `add_scores`.
-        """
-        points = [encoded(schema.curve, CurveRow, row, f"the curve of run {key}") for row in rows]
-        values = {point["step"]: point for point in points}
-        with self._transaction(writes=True) as connection:
-            self._holding(connection, key, worker)
-            if values:
-                old = schema.curve.c.key == key, schema.curve.c.step >= min(values)
-                connection.execute(delete(schema.curve).where(*old))
-                insert_rows(connection, schema.curve, [{"key": key, **value} for value in values.values()])
+    def answer(self, key: str, measurement: str, question: dict[str, Any]) -> AnswerRow | None:
+        """Return the answer to one question, or None if it is not stored yet."""
+        text = canonical(question, "question")
+        found = (row for row in self.answers([key], measurement) if canonical(row.question, "question") == text)
+        return next(found, None)
+
+    def answers(self, keys: Iterable[str], *measurements: str) -> list[AnswerRow]:
+        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by measurement
+        and length."""
+        with self._transaction(writes=False) as connection:
+            return list(reading.answers(connection, keys, measurements))
 
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
-            return list(chain.from_iterable(reading.rows_of(connection, schema.scores, ScoreRow, keys).values()))
-
-    def curve(self, key: str) -> list[CurveRow]:
-        """Return the run's training curve, ordered by step."""
-        return self.curves([key])[key]
-
-    def curves(self, keys: Iterable[str], most: int | None = None) -> dict[str, list[CurveRow]]:
-        """Return the training curve of each run by its key, ordered by step.
-
-        `most`: return at most so many of its points, at equal distances. The last one is kept.
-        """
-        with self._transaction(writes=False) as connection:
-            return reading.rows_of(connection, schema.curve, CurveRow, keys, most)
-
-    # ---- answers of measurements ----------------------------------------------------------------------------------
-
-    def add_answer(self, key: str, question: dict[str, Any], rows: dict[str, Any], facts: dict[str, Any]) -> AnswerRow:
-        """Store the answer to a question about a run, unless it has one. Return the stored row. No worker need hold the run."""
-        given = {"question": question, "rows": rows, "facts": facts}
-        row = {"key": key, **encoded(schema.answers, AnswerRow, given, f"an answer of run {key}")}
-        with self._transaction(writes=True) as connection:
-            if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
-                raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            row["created"] = self._now(connection)
-            upsert(connection, self._database.insert(schema.answers), [row])
-        stored = self.answer(key, question)
-        assert stored is not None
-        return stored
-
-    def answer(self, key: str, question: dict[str, Any]) -> AnswerRow | None:
-        """Return the answer to one question, or None if it is not stored yet."""
-        text = canonical(question, "question")
-        return next((row for row in self.answers([key]) if canonical(row.question, "question") == text), None)
-
-    def answers(self, keys: Iterable[str]) -> list[AnswerRow]:
-        """Return all answers about these runs, in the order of the keys."""
-        with self._transaction(writes=False) as connection:
-            return list(chain.from_iterable(reading.rows_of(connection, schema.answers, AnswerRow, keys).values()))
+            return list(map(ScoreRow.of, reading.answers(connection, keys, [SCORES])))
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
@@ -391,17 +370,7 @@ class Store(Transfers):
         with self._transaction(writes=False) as connection:
             return reading.runs_of(connection, list(dict.fromkeys(map(plain_text, keys))), self._now(connection))
 
-    def score_lengths(self, keys: Iterable[str]) -> list[int]:
-        """Return the lengths at which these runs have scores, ascending."""
-        with self._transaction(writes=False) as connection:
-            return reading.score_lengths(connection, list(keys))
-
-    def means(self, keys: Iterable[str], lengths: Iterable[int]) -> dict[tuple[str, int], list[float]]:
-        """Return the means of the scores of these runs at these lengths, by key and length: one for each question."""
-        with self._transaction(writes=False) as connection:
-            return reading.means(connection, list(keys), list(lengths))
-
     def fingerprint(self, study: str) -> tuple[object, ...]:
-        """Return numbers that change with the study's runs, scores and answers."""
+        """Return numbers that change with the study's runs and answers."""
         with self._transaction(writes=False) as connection:
             return reading.fingerprint(connection, plain_text(study))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from lengthwise.store.cells import (
     Count,
@@ -34,18 +34,17 @@ class Cell:
     """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
 
     A column can be NULL if the member can be None, or NaN. Dicts are stored as JSON. `given`: the member is passed
-    to the store; otherwise the store writes it. `optional`: it may be left out, and then is empty. `column`: the
-    column's name if it differs from the member's. `small`: the whole number has 32 bits in SQL instead of 64.
+    to the store; otherwise the store writes it. `optional`: it may be left out, and then is empty. `small`:
+    the whole number has 32 bits in SQL instead of 64.
     """
 
     given: bool = False
     optional: bool = False
-    column: str = ""
     small: bool = False
 
 
 STORED, GIVEN, OPTIONAL = Cell(), Cell(given=True), Cell(given=True, optional=True)
-QUESTION, SMALL = Cell(given=True, column="question"), Cell(small=True)
+SMALL = Cell(small=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,43 +105,48 @@ class Activity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreRow:
-    """The score for one question: the mean over `n` examples and its standard error. NaN if there is none."""
-
-    key: Annotated[Key, STORED]
-    asked: Annotated[Question, QUESTION]
-    length: Annotated[Size, GIVEN]
-    metric: Annotated[Name, GIVEN]
-    better: Annotated[Literal["higher", "lower"], GIVEN]
-    n: Annotated[Size, GIVEN]
-    mean: Annotated[Number, GIVEN]
-    standard_error: Annotated[Number, GIVEN]
-    out_of_distribution: Annotated[bool, GIVEN]
-    seconds: Annotated[Number, GIVEN]
-    facts: Annotated[Json, OPTIONAL]
-    created: Annotated[Time, STORED]
-
-
-@dataclass(frozen=True, kw_only=True)
 class AnswerRow:
-    """The answer of a measurement. `question`: `{"measurement": NAME, ...}`. `rows`: see `measurements.Table.to_data`."""
+    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see `measurements.Table.to_data`."""
 
     key: Annotated[Key, STORED]
-    question: Annotated[Json, GIVEN]
+    measurement: Annotated[Name, GIVEN]
+    question: Annotated[Question, GIVEN]
     rows: Annotated[Json, GIVEN]
     created: Annotated[Time, STORED]
     facts: Annotated[Json, GIVEN]
 
 
-@dataclass(frozen=True)
-class CurveRow:
-    """The training curve at one step. `loss`: in nats per scored token. NaN if nothing was measured or it was not a number."""
+class ScoreRow(NamedTuple):
+    """The answer of the measurement "scores": the mean over `n` examples and its standard error. NaN if there is none.
 
-    step: Annotated[Count, GIVEN]
-    loss: Annotated[Number, GIVEN]
-    learning_rate: Annotated[Number, GIVEN]
-    gradient_norm: Annotated[Number, GIVEN]
-    tokens_per_second: Annotated[Number, GIVEN]
+    `asked`: the question. `groups`: the means of groups of examples, and `baselines`: {"name", "score", "floor"}; both may
+    be empty. `note`: a remark of the task.
+    """
+
+    key: str
+    asked: dict[str, Any]
+    length: int
+    n: int
+    mean: float
+    standard_error: float
+    groups: list[float]
+    baselines: list[dict[str, Any]]
+    note: str
+
+    @staticmethod
+    def of(answer: AnswerRow) -> "ScoreRow":
+        rows = answer.rows  # a single one, by columns
+        return ScoreRow(
+            key=answer.key,
+            asked=answer.question,
+            length=answer.question["length"],
+            n=rows["n"][0],
+            mean=float(rows["mean"][0]),
+            standard_error=float(rows["standard_error"][0]),
+            groups=rows.get("groups", [[]])[0],
+            baselines=rows.get("baselines", [[]])[0],
+            note=rows.get("note", [""])[0],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

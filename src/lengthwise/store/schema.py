@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from lengthwise.store.cells import Key, Question
-from lengthwise.store.rows import AnswerRow, CurveRow, RunRow, ScoreRow, StudyRow, cells
+from lengthwise.store.rows import AnswerRow, RunRow, StudyRow, cells
 
 REVISION = 1
 """The revision of the tables below. Every database stores its own, and databases of any other revision are refused."""
@@ -54,13 +54,12 @@ def _columns(row: type, *primary: str) -> list[Column[Any]]:
     """Return the columns of a class of rows, in its order. `primary`: those of the primary key."""
     columns = []
     for name, member in cells(row).items():
-        column = member.cell.column or name
         columns.append(
             Column(
-                column,
+                name,
                 Integer if member.cell.small else _SQL_TYPES[member.plain],
-                *([ForeignKey("runs.key")] if column == "key" and row is not RunRow else []),
-                primary_key=column in primary,
+                *([ForeignKey("runs.key")] if name == "key" and row is not RunRow else []),
+                primary_key=name in primary,
                 autoincrement=False,
                 nullable=member.nullable,
                 info={"type": member.type},
@@ -99,9 +98,7 @@ asked = Table(
     Column("position", Integer, nullable=False),
 )
 
-scores = Table("scores", tables, *_columns(ScoreRow, "key", "question"))
-curve = Table("curve", tables, _of_run(type=Key), *_columns(CurveRow, "step"))
-answers = Table("answers", tables, *_columns(AnswerRow, "key", "question"))
+answers = Table("answers", tables, *_columns(AnswerRow, "key", "measurement", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
 _untrained = and_(runs.c.finished.is_(None), runs.c.error.is_(None), runs.c.worker.is_(None))

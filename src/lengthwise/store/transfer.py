@@ -6,6 +6,7 @@ store alone is left out: the worker that holds a run, and its signs of life.
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
@@ -16,9 +17,10 @@ from lengthwise.store import reading, schema
 from lengthwise.store.claims import CLAIM_OVER
 from lengthwise.store.databases.base import Database
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import AnswerRow, plain_text
+from lengthwise.store.rows import plain_text
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows
+from lengthwise.values import TRAINING
 
 Cells = dict[str, Any]
 Tables = Mapping[str, Iterable[Cells]]
@@ -30,17 +32,11 @@ TABLES = {
         schema.runs,
         schema.study_runs,
         schema.asked,
-        schema.scores,
-        schema.curve,
         schema.answers,
     )
 }
 OF_ONE_STORE = ("worker", "heartbeat", "handed_out", "deaths")
 SETTINGS = ("config", "metric", "better", "seed", "train_length")  # of a run, which its key stands for
-RESULTS = {  # what two stores must agree on
-    "scores": ("length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution"),
-    "answers": ("rows",),
-}
 
 
 def names_of(table: Table) -> list[str]:
@@ -104,7 +100,7 @@ class Transfers:
         """Add the rows of a study by table, which were checked before, in one transaction. Return the number of new
         rows by table.
 
-        What the store has stays: finished runs, scores, answers of measurements. Runs that are not finished here get
+        What the store has stays: finished runs, and answers. Runs that are not finished here get
         the training of the other store. The study's list of runs becomes that of the other store if that was changed
         later.
 
@@ -116,16 +112,10 @@ class Transfers:
             (study,) = tables["studies"]
             replaced = _add_study(connection, study, self.name)
             added = {"studies": int(replaced)}
-            fresh, added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
+            added["runs"] = _add_runs(connection, tables["runs"], self._now(connection), self.name)
             for name in ("study_runs", "asked"):
                 added[name] = insert_rows(connection, TABLES[name], tables[name] if replaced else ())
-            for name in ("scores", "answers"):
-                added[name] = _add_results(connection, TABLES[name], tables[name], self.name)
-            for batch in batches(sorted(fresh)):
-                connection.execute(delete(schema.curve).where(schema.curve.c.key.in_(batch)))
-            added["curve"] = insert_rows(
-                connection, schema.curve, (row for row in tables["curve"] if row["key"] in fresh)
-            )
+            added["answers"] = _add_answers(connection, tables["answers"], self.name)
             return added
 
 
@@ -138,10 +128,8 @@ def _others(connection: Connection, listed: list[str]) -> list[str]:
     """Return the keys of runs that a study does not list, but that its runs started from or are compared with."""
     known, found, further = set(listed), list[str](), set(listed)
     parents = dict(connection.execute(select(schema.runs.c.key, schema.runs.c.parent)).all())
-    answers = reading.rows_of(connection, schema.answers, AnswerRow, listed)
-    further |= {
-        str(row.question["against"]) for rows in answers.values() for row in rows if row.question.get("against")
-    }
+    answers = reading.answers(connection, listed)
+    further |= {str(row.question["against"]) for row in answers if row.question.get("against")}
     while further:
         found += sorted(key for key in further - known if key in parents)
         known |= further
@@ -172,9 +160,9 @@ def _add_study(connection: Connection, study: Cells, name: str) -> bool:
     return True
 
 
-def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: str) -> tuple[set[str], int]:
-    """Add runs, and the training of those that are not finished here. Return the keys of these runs, and how many are new."""
-    table, fresh, added = schema.runs, set[str](), 0
+def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: str) -> int:
+    """Add runs, and the training of those that are not finished here. Return how many are new."""
+    table, added = schema.runs, 0
     for batch in batches(rows):
         query = select(table).where(table.c.key.in_([row["key"] for row in batch])).with_for_update()
         known = {row.key: row for row in connection.execute(query)}
@@ -191,25 +179,29 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
                     )
                 values = {column: row[column] for column in ("step", "steps", "started", "finished", "error", "facts")}
                 connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
-            fresh.add(row["key"])
         new = [row | CLAIM_OVER | {"deaths": 0} for row in batch if row["key"] not in known]
         added += insert_rows(connection, table, new)
-    return fresh, added
+    return added
 
 
-def _add_results(connection: Connection, table: Table, rows: Iterable[Cells], name: str) -> int:
-    """Add scores or answers whose question has none yet. Raises `StoreError` if one has another result."""
-    compared, added = RESULTS[table.name], 0
-    columns = [table.c[column] for column in ("key", "question", *compared)]
+def _add_answers(connection: Connection, rows: Iterable[Cells], name: str) -> int:
+    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in speed."""
+    table, added = schema.answers, 0
+    names = table.primary_key.columns.keys()
     for batch in batches(rows):
         keys, questions = ({row[part] for row in batch} for part in ("key", "question"))
-        query = select(*columns).where(and_(table.c.key.in_(keys), table.c.question.in_(questions)))
-        known = {(row.key, row.question): row for row in connection.execute(query)}
+        query = select(table).where(and_(table.c.key.in_(keys), table.c.question.in_(questions)))
+        known = {tuple(row._mapping[part] for part in names): row for row in connection.execute(query)}
+        new = []
         for row in batch:
-            if (old := known.get((row["key"], row["question"]))) is not None:
-                what = f"run {row['key']}, question {row['question']}"
-                _require_same(row, old._mapping, compared, what, "results", name)
-        added += insert_rows(connection, table, [row for row in batch if (row["key"], row["question"]) not in known])
+            if (old := known.get(tuple(row[part] for part in names))) is None:
+                new.append(row)
+            elif row["measurement"] != TRAINING and row["rows"] != old.rows:
+                what = f"run {row['key']}, {row['measurement']}, question {row['question']}"
+                theirs, ours = json.loads(row["rows"]), json.loads(old.rows)
+                absent = dict.fromkeys([*ours, *theirs])
+                _require_same(absent | theirs, absent | ours, absent, what, "results", name)
+        added += insert_rows(connection, table, new)
     return added
 
 

@@ -75,9 +75,9 @@ class Compute:
 
     def unusual(self) -> dict[str, Any]:
         """Return what is stored with the results of several devices, of compiled models and of models that compute blocks twice."""
-        found = {name: True for name in ("compile", "recompute") if getattr(self, name)}
+        optimizations = {name: True for name in ("compile", "recompute") if getattr(self, name)}
         shared = {"devices_per_run": self.devices_per_run, "sharding": self.sharding}
-        return found | (shared if self.devices_per_run > 1 else {})
+        return optimizations | (shared if self.devices_per_run > 1 else {})
 
     def device_of(self, rank: int) -> str:
         """Return the device of one of the processes of a run."""

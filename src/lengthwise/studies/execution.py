@@ -121,7 +121,7 @@ def execute(
     compute.require_divisible(study.runs)
     if not kind.remote:
         _require_supported(study, compute)
-    own = OwnClasses() if kind.in_this_process else own_classes(study)
+    user_classes = OwnClasses() if kind.in_this_process else own_classes(study)
     with listed(classes_of(study)), open_results(results, store=store) as opened:
         _require_parents(opened, study)
         is_joined = join and _is_stored(opened, study)
@@ -131,7 +131,7 @@ def execute(
             study=study.name,
             results=opened.files.address,
             results_id=opened.files.identifier(create=False) if opened.files.is_remote else None,
-            own_classes=own,
+            own_classes=user_classes,
             plugins=loaded_plugins(),
             runs=_other_descriptions(opened, study) if is_joined else {},
             compute=compute,
@@ -205,8 +205,8 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
     """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
     lengths = {run.key: {question["length"] for question in run.asked} for run in now}
-    asked_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
-    removed = sorted(asked_before - set().union(*lengths.values()))
+    lengths_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
+    removed = sorted(lengths_before - set().union(*lengths.values()))
     if not removed:
         return ""
     which, their, them = ("length", "its", "it") if len(removed) == 1 else ("lengths", "their", "them")

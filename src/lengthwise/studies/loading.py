@@ -39,7 +39,7 @@ def load(path: str | Path, options: Mapping[str, str] | None = None) -> Study:
     command = study.command or shlex.join(["lengthwise", "run", name])
     if options:
         command = shlex.join(
-            [*shlex.split(command), *(part for o in options.items() for part in ("--set", "=".join(o)))]
+            [*shlex.split(command), *(word for o in options.items() for word in ("--set", "=".join(o)))]
         )
     return dataclasses.replace(study, source=Path(os.path.expanduser(path)).resolve(), command=command)
 
@@ -84,8 +84,8 @@ def _call(file: str, study: Callable[..., Any], options: dict[str, str]) -> Any:
             raise StudyError(f"{file}: every parameter of `study` needs a name and a default, got {parameter}")
     for name in options:
         if name not in parameters:
-            known = ", ".join(parameters) or "none"
-            raise StudyError(f"{file} has no option {name!r}{near_miss(name, parameters)}; its options are: {known}")
+            names = ", ".join(parameters) or "none"
+            raise StudyError(f"{file} has no option {name!r}{near_miss(name, parameters)}; its options are: {names}")
     try:
         values = {name: parse_value(text, hints.get(name, str), name) for name, text in options.items()}
         return study(**values)

@@ -45,7 +45,7 @@ class ProbeJob:
     @property
     def question(self) -> dict[str, Any]:
         """Return what is stored with the answer."""
-        return {"measurement": self.probe.name} | self.options.to_data()
+        return self.options.to_data()
 
     @property
     def work(self) -> float:
@@ -242,13 +242,14 @@ def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
     """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
     options = lengths_options(run, field, [asked["length"] for asked in row.asked])
-    question = {"measurement": ExampleLengths.name} | options.to_data()
-    if (stored := store.answer(row.key, question)) is not None:
+    name, question = ExampleLengths.name, options.to_data()
+    if (stored := store.answer(row.key, name, question)) is not None:
         return stored
     rows, origin = Table.from_rows(length_rows(run, options)).to_data(), facts("cpu", torch.get_num_threads())
     if store.readonly:
-        return AnswerRow(key=row.key, question=question, rows=rows, facts=origin, created=time.time())
-    return store.add_answer(row.key, question, rows, origin)
+        created = time.time()
+        return AnswerRow(key=row.key, measurement=name, question=question, rows=rows, facts=origin, created=created)
+    return store.add_answer(row.key, name, question, rows, origin)
 
 
 # ---- measurements -------------------------------------------------------------------------------------------------
@@ -266,8 +267,8 @@ class Prober:
     def stored(self, jobs: Sequence[ProbeJob]) -> dict[int, AnswerRow]:
         """Return the answers that are already stored, by the job's index."""
         keys = dict.fromkeys(job.run.key for job in jobs)
-        rows = {(row.key, canonical(row.question)): row for row in self.store.answers(keys)}
-        results = ((n, rows.get((job.run.key, canonical(job.question)))) for n, job in enumerate(jobs))
+        rows = {(row.key, row.measurement, canonical(row.question)): row for row in self.store.answers(keys)}
+        results = ((n, rows.get((j.run.key, j.probe.name, canonical(j.question)))) for n, j in enumerate(jobs))
         return {n: row for n, row in results if row is not None}
 
     def require(self, jobs: Iterable[ProbeJob]) -> None:
@@ -286,7 +287,8 @@ class Prober:
             trained = dataclasses.replace(trained, against=self._trained_run(job.against, job.run))
         with naming_what_needs_memory(job.name):
             table, seconds = answer(job.probe, trained, job.options, on_progress)
-        return self.store.add_answer(job.run.key, job.question, table.to_data(), self.facts | {"seconds": seconds})
+        facts = self.facts | {"seconds": seconds}
+        return self.store.add_answer(job.run.key, job.probe.name, job.question, table.to_data(), facts)
 
     def _trained_run(self, row: RunRow, partner: RunRow | None) -> TrainedRun:
         if row.key not in self._loaded:

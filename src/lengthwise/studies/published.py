@@ -30,16 +30,16 @@ def require_published(study: str, published: Any, runs: Iterable[Run]) -> None:
     _require_numbers(f"{where}: ranks", published.get("ranks", {}), encodings)
 
 
-def _mapping(where: str, value: Any, known: list[str]) -> Mapping[str, Any]:
+def _mapping(where: str, value: Any, names: list[str]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a mapping, got {value!r}")
     for name in value:
-        if name not in known:
-            raise ConfigError(f"{where}: no run has {unlisted(name, known)}")
+        if name not in names:
+            raise ConfigError(f"{where}: no run has {unlisted(name, names)}")
     return value
 
 
-def _require_numbers(where: str, values: Any, known: list[str]) -> None:
-    for name, value in _mapping(where, values, known).items():
+def _require_numbers(where: str, values: Any, names: list[str]) -> None:
+    for name, value in _mapping(where, values, names).items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ConfigError(f"{where}: {name} must be a finite number, got {value!r}")

@@ -112,7 +112,7 @@ def listed(classes: Iterable[type]) -> Iterator[None]:
     """Add classes to the lists inside this block, so that stored runs with them can be built."""
     with plugins(()):  # which restores the lists
         for make in classes:
-            Registry.known[make.kind].add(make)  # type: ignore[attr-defined]
+            Registry.by_kind[make.kind].add(make)  # type: ignore[attr-defined]
         yield
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lengthwise.config import ConfigError, Run, TrainingConfig
+from lengthwise.measurements import Table
 from lengthwise.store import Store
-from lengthwise.values import shown
+from lengthwise.values import TRAINING, shown
 
 MAX_SHARE = 1000
 """The largest training of a run that starts from another one, relative to that of the other one."""
@@ -72,7 +73,8 @@ def _rank(store: Store, run: Run) -> tuple[float, float] | None:
     scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.asked]
     if not scores or not math.isfinite(scores[0].mean):
         return None
-    losses = [row.loss for row in store.curve(run.key) if math.isfinite(row.loss)]
+    trained = store.answer(run.key, TRAINING, {})
+    losses = list(filter(math.isfinite, Table.from_data(trained.rows).column("loss"))) if trained else []
     last = losses[-max(1, len(losses) // 10) :]
-    score = scores[0].mean if scores[0].better == "lower" else -scores[0].mean
+    score = scores[0].mean if store.runs_of([run.key])[run.key].better == "lower" else -scores[0].mean
     return score, sum(last) / len(last) if last else math.inf

@@ -286,9 +286,9 @@ def continued(
         raise ConfigError(
             "continued() shares encodings between layers by their names; omit share_encoding, and write 'fire-s'"
         )
-    for config, given in ((TrainingConfig, training), (ModelConfig, model or {})):
+    for config, changes in ((TrainingConfig, training), (ModelConfig, model or {})):
         names = {f.name for f in dataclasses.fields(config)} - {"steps"}
-        for name in given:
+        for name in changes:
             if name not in names:
                 raise ConfigError(f"{config.__name__} has no setting {name!r}{near_miss(str(name), names)}")
     runs = []
@@ -311,14 +311,14 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
 
     For example `fire:hidden_layers=1`. `fire-s` is FIRE with one module for all layers, `t5-per-layer` T5 with one for each.
     """
-    parts = split_layers(text)
-    text = with_colon(text) if len(parts) == 1 else text
+    layers = split_layers(text)
+    text = with_colon(text) if len(layers) == 1 else text
     name, colon, settings = text.partition(":")
     for suffix, share in (("-s", True), ("-per-layer", False)):
-        names = [re.split(r"[:(*]", part)[0] for part in parts]
+        names = [re.split(r"[:(*]", layer)[0] for layer in layers]
         if not any(n.lower().endswith(suffix) and not ENCODINGS.has(n) for n in names):
             continue
-        if len(parts) > 1 or "*" in name:
+        if len(layers) > 1 or "*" in name:
             raise ConfigError(f"{text!r}: {suffix} needs a single encoding, and cannot be used in a pattern; omit it")
         choice = ENCODINGS.parse(name[: -len(suffix)] + colon + settings)
         if not _has_parameters(choice):

@@ -53,7 +53,7 @@ class Tracking:
                         started.tracker.log({name: point[name] for name in point if name != "step"}, step=step)
                         started.last_step = step
 
-    def log_scores(self, rows: Callable[[], Iterable[Any]], asked: Sequence[Mapping[str, Any]]) -> None:
+    def log_scores(self, rows: Callable[[], Iterable[Any]], asked: Sequence[Mapping[str, Any]], metric: str) -> None:
         """Log the stored scores that answer the questions `asked`. `rows` reads them, if there is a tracker."""
         if not self._started:
             return
@@ -62,9 +62,9 @@ class Tracking:
             with self._noting_errors(name):
                 if started.settings.steps_may_be_lengths:
                     for row in sorted(scores, key=lambda row: row.length):
-                        started.tracker.log({score_name(row): row.mean}, step=row.length)
+                        started.tracker.log({score_name(metric, row.asked): row.mean}, step=row.length)
                 elif scores:
-                    started.tracker.log({f"{score_name(row)}/{row.length}": row.mean for row in scores})
+                    started.tracker.log({f"{score_name(metric, row.asked)}/{row.length}": row.mean for row in scores})
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         status: Status = "finished" if kind is None else "stopped" if issubclass(kind, Stopped) else "failed"
@@ -83,10 +83,10 @@ class Tracking:
             self._parent.send(Note(key=self._run.key, text=text))
 
 
-def score_name(row: Any) -> str:
+def score_name(metric: str, question: Mapping[str, Any]) -> str:
     """Return the name of a stored score. A shift appears with its settings, in letters that every tracker accepts."""
-    shift = "-".join(f"{name}-{value}" for name, value in row.asked.get("shift", {}).items())
-    return "/".join(["score", row.metric, *([re.sub(r"[^\w.-]+", "-", shift)] if shift else [])])
+    shift = "-".join(f"{name}-{value}" for name, value in question.get("shift", {}).items())
+    return "/".join(["score", metric, *([re.sub(r"[^\w.-]+", "-", shift)] if shift else [])])
 
 
 def tracked_run(run: Run, study: str) -> TrackedRun:

@@ -8,7 +8,7 @@ import socket
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -17,8 +17,9 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.errors import error_line, is_own_error
 from lengthwise.evaluation import Division, evaluate, shifted, together
 from lengthwise.machine_memory import limited_to_machine
-from lengthwise.measurements import Table
+from lengthwise.measurements import Table, Training
 from lengthwise.measurements.development import Development, development_rows
+from lengthwise.measurements.scores import score_tables
 from lengthwise.store import (
     ClaimLost,
     RunRow,
@@ -155,13 +156,13 @@ class Worker:
                 ranks=ranks,
             )
             heartbeat.step = heartbeat.steps = trained.steps
-            self.patiently(self.store.add_curve, row.key, trained.curve, worker=self.name)
-            tracking.log_points(trained.curve)
+            answers = [(Training.name, Table.from_rows(trained.curve), self.costs_of(trained))]
             if trained.tracked:
-                rows = Table.from_rows(development_rows(trained.tracked)).to_data()
-                self.patiently(self.store.add_answer, row.key, {"measurement": Development.name}, rows, self.facts)
+                answers.append((Development.name, Table.from_rows(development_rows(trained.tracked)), {}))
+            self.add_answers(row.key, [(name, {}, table, facts) for name, table, facts in answers])
+            tracking.log_points(trained.curve)
             scores = self.evaluate(run, trained, missing, should_stop, Division(ranks=ranks), row.key)
-            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.asked)
+            tracking.log_scores(lambda: self.patiently(self.store.scores, [row.key]), row.asked, row.metric)
         if not weights.is_file():
             raise deleted(weights)
         new = not is_trained or weights.stat().st_mtime >= start_time
@@ -199,30 +200,43 @@ class Worker:
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
-            rows = []
+            answers = []
             for score in scores:
                 fewer = score.n if score.n < score.asked.get("examples", 0) else None
-                further = {"note": task.note(score.length, fewer), "details": score.details}
-                row_facts = self.facts | {name: value for name, value in further.items() if value}
-                rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": row_facts})
-            self.patiently(self.store.add_scores, key, rows, worker=self.name)
+                tables = score_tables(score, task.note(score.length, fewer))
+                answers += [(name, score.asked, table, {"seconds": score.seconds}) for name, table in tables]
+            self.add_answers(key, answers)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
         return tuple(means), evaluated - len(means)
+
+    def add_answers(self, key: str, answers: Iterable[tuple[str, dict[str, Any], Table, dict[str, Any]]]) -> None:
+        """Store answers: the measurement, the question, the table and further facts of each."""
+        rows = [
+            {"measurement": name, "question": question, "rows": table.to_data(), "facts": self.facts | more}
+            for name, question, table, more in answers
+        ]
+        self.patiently(self.store.add_answers, key, rows, worker=self.name)
 
     def patiently(self, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Return what a call of the store or of the files returns, once their server answers."""
         return patiently(self.parent, call, *arguments, **options)
 
+    def costs_of(self, trained: Trained) -> dict[str, Any]:
+        memory = {} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}
+        return {
+            "parameters": trained.parameters,
+            **memory,
+            "seconds": round(trained.seconds, 3),
+            "backend": trained.backend,
+        }
+
     def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
         return {
             **self.facts,
-            "parameters": trained.parameters,
-            **({} if trained.peak_memory is None else {"peak_memory": trained.peak_memory}),
-            "seconds": round(trained.seconds, 3),
+            **self.costs_of(trained),
             "loop_overhead": round(trained.loop_overhead, 4),
             "steps": trained.steps,
-            "backend": trained.backend,
             "weights": f"runs/{key}/{WEIGHTS}",
             **trained.task.provenance(),
         }

@@ -187,7 +187,7 @@ class Addition(ScratchpadTask):
 
     def _columns(self, question: Sequence[str]) -> list[tuple[int, int, int, str, str]]:
         """Return for each column, units first: both digits, the incoming carry, and the remaining digits of both numbers."""
-        first, second = ("".join(part) for part in split(question, PLUS))
+        first, second = ("".join(digits) for digits in split(question, PLUS))
         width = max(len(first), len(second))
         first, second = first.rjust(width, "0"), second.rjust(width, "0")
         columns, carry = [], 0

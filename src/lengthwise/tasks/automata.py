@@ -162,7 +162,7 @@ class PFA(PrefixTask):
         order = order.masked_fill(torch.arange(self.symbols) >= letters, 2.0)
         symbols = alphabet.gather(2, order.topk(self.edges, largest=False).indices)
         targets = (torch.rand(symbols.shape, generator=generator, dtype=torch.float64) * states).long()
-        return Automata(*(torch.cat([part, part[:, :1]], 1) for part in (symbols, targets, edges)))
+        return Automata(*(torch.cat([tensor, tensor[:, :1]], 1) for tensor in (symbols, targets, edges)))
 
     def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
         return self.distance(logits.double().softmax(-1), batch)

@@ -276,7 +276,7 @@ class Task(CheckedArguments):
 
 def _tasks_that_define(method: str) -> str:
     """Return the names of the tasks in the list that have a method of their own in place of the one that raises an error."""
-    makes = [make for make in Registry.known[Task.kind] if getattr(make, method) is not getattr(Task, method)]
+    makes = [make for make in Registry.by_kind[Task.kind] if getattr(make, method) is not getattr(Task, method)]
     return ", ".join(make.__name__ for make in makes)
 
 
@@ -334,17 +334,17 @@ def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "
     return correct.masked_fill((best.values.isnan() & batch.scored).any(1), torch.nan)
 
 
-def generator(*parts: int | str) -> torch.Generator:
-    """Return a CPU generator that is seeded by the SHA-256 of its parts, as in `generator(seed, "train", step)`.
+def generator(*seed: int | str) -> torch.Generator:
+    """Return a CPU generator that is seeded by the SHA-256 of `seed`, as in `generator(seed, "train", step)`.
 
-    The boundaries and types of the parts count: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU engine
+    The boundaries and types of its values count: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU engine
     uses 32 bits of a seed, so among a million streams about a hundred pairs are equal. That is harmless for batches, but not
     for anything that must never repeat.
     """
-    for part in parts:
-        if not isinstance(part, (int, str)) or isinstance(part, bool):
-            raise TypeError(f"the parts of a generator's seed must be ints and strings, got {part!r}")
-    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+    for value in seed:
+        if not isinstance(value, (int, str)) or isinstance(value, bool):
+            raise TypeError(f"the values of a generator's seed must be ints and strings, got {value!r}")
+    digest = hashlib.sha256(json.dumps(seed).encode()).digest()
     seeded = torch.Generator()
     seeded.manual_seed(int.from_bytes(digest[:4], "big"))
     return seeded

@@ -33,8 +33,8 @@ def require_consistent(task: Task, length: int) -> None:
         widths = task.widths(length)
         for rows in zip(pairs.questions.tolist(), pairs.answers.tolist(), strict=True):
             question, answer = ([task.words[n] for n in row if n != NO_WORD] for row in rows)
-            if (own := task.length_of(question, answer)) != length:
-                raise wrong_return(task, "draw", f"examples of length {length}, as `length_of` counts", own)
+            if (counted_length := task.length_of(question, answer)) != length:
+                raise wrong_return(task, "draw", f"examples of length {length}, as `length_of` counts", counted_length)
             words = (len(question), len(answer))
             if words[0] > widths[0] or words[1] > widths[1]:
                 expected = f"at most {widths} words in a question and its answer, as `widths` says"

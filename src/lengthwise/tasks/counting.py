@@ -52,10 +52,10 @@ class Counting(SequenceTask):
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         number = torch.randint(length + 1, (count, 1), generator=generator)
-        asked = torch.randint(self.symbols, (count, 1), generator=generator)
+        symbol = torch.randint(self.symbols, (count, 1), generator=generator)
         others = torch.randint(self.symbols - 1, (count, length), generator=generator)
         rank = torch.rand(count, length, generator=generator).argsort(1).argsort(1)
-        return self._make_pairs(torch.where(rank < number, asked, others + (others >= asked)), asked)
+        return self._make_pairs(torch.where(rank < number, symbol, others + (others >= symbol)), symbol)
 
     def all_examples(self, length: int) -> Pairs | None:
         numbers = combinations([self.symbols] * (length + 1))
@@ -67,9 +67,9 @@ class Counting(SequenceTask):
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         return len(question) - 2
 
-    def _make_pairs(self, symbols: Int[Tensor, "b n"], asked: Int[Tensor, "b 1"]) -> Pairs:
-        number = (symbols == asked).sum(1, keepdim=True)
+    def _make_pairs(self, symbols: Int[Tensor, "b n"], symbol: Int[Tensor, "b 1"]) -> Pairs:
+        number = (symbols == symbol).sum(1, keepdim=True)
         powers = 10 ** torch.arange(len(str(symbols.shape[1]))).flip(0)
         digits = number // powers % 10 + self.digit_tokens[0]
         digits = digits.masked_fill((number < powers) & (powers > 1), NO_WORD)  # no leading zeros
-        return Pairs(torch.cat([symbols, torch.full_like(asked, self.symbols), asked], 1), digits)
+        return Pairs(torch.cat([symbols, torch.full_like(symbol, self.symbols), symbol], 1), digits)

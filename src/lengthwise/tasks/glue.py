@@ -58,8 +58,8 @@ class Glue(TextAnswers):
     def __init__(
         self, *, tasks: str = "all", path: str = DEMO, tokenizer: str = "bytes", answer: int = 0, sha256: str = ""
     ):
-        given = {"tasks": tasks, "path": path, "tokenizer": tokenizer, "answer": answer, "sha256": sha256}
-        settings = self.check(given)
+        arguments = {"tasks": tasks, "path": path, "tokenizer": tokenizer, "answer": answer, "sha256": sha256}
+        settings = self.check(arguments)
         self.datasets = {dataset.name: dataset for dataset in glue.datasets(tasks)}
         self._groups_by_split: dict[str, dict[str, dict[str, list[int]]]] = {}
         examples = self.open_examples(settings)
@@ -95,20 +95,20 @@ class Glue(TextAnswers):
     def _groups(self, split: str) -> dict[str, dict[str, list[int]]]:
         """Return the numbers of examples by data set and question. Only MultiRC has several for one question."""
         if split not in self._groups_by_split:
-            found: dict[str, dict[str, list[int]]] = {name: {} for name in self.datasets}
+            groups: dict[str, dict[str, list[int]]] = {name: {} for name in self.datasets}
             for number in range(self.data.count(split)):
                 example = self.data.example(split, number)
                 group = example.group if example.dataset == "multirc" else str(number)
-                found[example.dataset].setdefault(group, []).append(number)
-            self._groups_by_split[split] = found
+                groups[example.dataset].setdefault(group, []).append(number)
+            self._groups_by_split[split] = groups
         return self._groups_by_split[split]
 
     def answer_scores(self, texts: Sequence[str], numbers: Sequence[int], examples: Sequence[Example]) -> AnswerScores:
-        """Return the average of the scores of the data sets that have examples here, and these scores as its parts."""
+        """Return the average of the scores of the data sets that have examples here, and these scores as its components."""
         rows: dict[str, list[int]] = {}
         for row, example in enumerate(examples):
             rows.setdefault(example.dataset, []).append(row)
-        values, parts = np.zeros(len(texts)), {}
+        values, scores_by_dataset = np.zeros(len(texts)), {}
         for name in (name for name in self.datasets if name in rows):
             some = rows[name]
             scores = self.datasets[name].metric.score(
@@ -116,20 +116,20 @@ class Glue(TextAnswers):
                 [examples[n].references for n in some],
                 [examples[n].group or str(numbers[n]) for n in some],
             )
-            parts[name] = scores.score
+            scores_by_dataset[name] = scores.score
             values[some] = np.array(scores.examples) * len(texts) / (len(some) * len(rows))
-        return AnswerScores(float(values.mean()), parts, values.tolist())
+        return AnswerScores(float(values.mean()), scores_by_dataset, values.tolist())
 
     def frequent_answer(self, example: Example) -> str:
         return self._frequent_answers[example.dataset]
 
     @cached_property
     def _frequent_answers(self) -> dict[str, str]:
-        parts: dict[str, list[Example]] = {name: [] for name in self.datasets}
+        examples: dict[str, list[Example]] = {name: [] for name in self.datasets}
         for number in range(self.data.count("train")):
             example = self.data.example("train", number)
-            parts[example.dataset].append(example)
-        return {name: most_frequent(GlueExamples({"train": some}, "")) for name, some in parts.items()}
+            examples[example.dataset].append(example)
+        return {name: most_frequent(GlueExamples({"train": some}, "")) for name, some in examples.items()}
 
 
 DEFAULT_ANSWER = 32  # tokens; the longest answers are the names of ReCoRD

@@ -35,8 +35,8 @@ class Pairs:
         return Pairs(self.questions[rows], self.answers[rows])
 
     @staticmethod
-    def join(parts: "Sequence[Pairs | LazyPairs]") -> "Pairs":
-        return Pairs(_concatenate([p.questions for p in parts]), _concatenate([p.answers for p in parts]))
+    def join(pairs: "Sequence[Pairs | LazyPairs]") -> "Pairs":
+        return Pairs(_concatenate([p.questions for p in pairs]), _concatenate([p.answers for p in pairs]))
 
 
 @dataclass(frozen=True)
@@ -93,21 +93,21 @@ def draw_pairs(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str,
     question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
     is missed with probability 3e-6.
     """
-    parts: list[Pairs | LazyPairs] = []
+    chunks: list[Pairs | LazyPairs] = []
     seen: set[int] = set()
     missing, repeats, draws = count, 0, 0
-    while not parts or (missing > 0 and repeats <= PATIENCE * len(seen)):
+    while not chunks or (missing > 0 and repeats <= PATIENCE * len(seen)):
         pairs = draw(_draws_needed(max(missing, min(repeats, MAX_DRAWS)), split))
         draws += len(pairs)
         for chunk in _chunks(pairs, split):
             new = _first_occurrences(chunk.hashes, seen) if distinct else list(range(len(chunk.hashes)))
             repeats = len(chunk.hashes) - 1 - new[-1] if new else repeats + len(chunk.hashes)
-            parts.append(chunk.select(chunk.in_split[new[:missing]]))
-            missing -= len(parts[-1])
+            chunks.append(chunk.select(chunk.in_split[new[:missing]]))
+            missing -= len(chunks[-1])
             if not missing:
                 break
         _require_questions(count - missing, draws, split)
-    return Pairs.join(parts)
+    return Pairs.join(chunks)
 
 
 def _require_questions(count: int, draws: int, split: str) -> None:
@@ -132,7 +132,7 @@ def draw_balanced(
     first = set(order[: count % num_kinds].tolist())
     quotas = [count // num_kinds + (kind in first) for kind in range(num_kinds)]
     rows: list[list[tuple[int, int]]] = [[] for _ in range(num_kinds)]  # for each kind: (part, row in that part)
-    parts: list[Pairs] = []
+    chunks: list[Pairs] = []
     seen: set[int] = set()
     repeats = [0] * num_kinds
     while missing := [(kind, n) for kind in range(num_kinds) if (n := quotas[kind] - len(rows[kind])) > 0]:
@@ -149,15 +149,15 @@ def draw_balanced(
                 elif len(rows[kind]) < quotas[kind]:
                     seen.add(key)
                     repeats[kind] = 0
-                    rows[kind].append((len(parts), len(new)))
+                    rows[kind].append((len(chunks), len(new)))
                     new.append(n)
-            parts.append(chunk.select(torch.tensor(new, dtype=torch.int64)))
+            chunks.append(chunk.select(torch.tensor(new, dtype=torch.int64)))
         for kind, _ in missing:
             if repeats[kind] > PATIENCE * len(rows[kind]):
                 quotas = [min(n, len(rows[kind])) for n in quotas]
-    starts = [0, *itertools.accumulate(map(len, parts))]
-    chosen = [starts[part] + n for kind in range(num_kinds) for part, n in rows[kind][: quotas[kind]]]
-    return Pairs.join(parts or [draw(order[:0])])[torch.tensor(chosen, dtype=torch.int64)]
+    starts = [0, *itertools.accumulate(map(len, chunks))]
+    chosen = [starts[chunk_number] + n for kind in range(num_kinds) for chunk_number, n in rows[kind][: quotas[kind]]]
+    return Pairs.join(chunks or [draw(order[:0])])[torch.tensor(chosen, dtype=torch.int64)]
 
 
 class _Chunk:
@@ -193,9 +193,11 @@ def _draws_needed(count: int, split: str, spare: int = SPARE_DRAWS) -> int:
     return int(count / share * 1.1) + spare
 
 
-def _concatenate(parts: Sequence[Tensor]) -> Tensor:
-    width = max(part.shape[1] for part in parts)
-    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NO_WORD) for part in parts])
+def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
+    width = max(tensor.shape[1] for tensor in tensors)
+    return torch.cat(
+        [torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]), value=NO_WORD) for tensor in tensors]
+    )
 
 
 def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
@@ -225,10 +227,10 @@ def digits(values: Int[Tensor, "*s"], width: int) -> Int[Tensor, "*s width"]:
 
 def split(words: Sequence[str], separator: str) -> list[list[str]]:
     """Split a list of words at every separator."""
-    parts: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]
     for word in words:
         if word == separator:
-            parts.append([])
+            groups.append([])
         else:
-            parts[-1].append(word)
-    return parts
+            groups[-1].append(word)
+    return groups

@@ -140,7 +140,7 @@ def training_sizes() -> dict[int, int]:
 _COMMA = len(FUNCTIONS)  # smaller ids are functions, unary ones first; larger ids are symbols
 _REMOVE_FIRST, _REMOVE_SECOND = map(FUNCTIONS.index, ("remove_first", "remove_second"))
 _BY_ID: list[Callable[..., list[int]]] = [*UNARY.values(), *BINARY.values()]
-_PARTS = [",".join(kind)[::-1] for kind in KINDS]  # what follows a function, in reverse order
+_ARGUMENTS = [",".join(kind)[::-1] for kind in KINDS]  # what follows a function, in reverse order
 
 
 @lru_cache(maxsize=64)
@@ -222,15 +222,15 @@ def _write_tree(kinds: Sequence[int], functions: Sequence[int], strings: Iterato
     nodes = zip(kinds, functions, strict=True)
     words, stack = [], ["f"]
     while stack:
-        part = stack.pop()
-        if part == "s":
+        symbol = stack.pop()
+        if symbol == "s":
             words += next(strings)
-        elif part == ",":
+        elif symbol == ",":
             words.append(_COMMA)
         else:
             kind, function = next(nodes)
             words.append(function)
-            stack += _PARTS[kind]
+            stack += _ARGUMENTS[kind]
     return words
 
 

@@ -90,8 +90,8 @@ class Polynomial(ScratchpadTask):
                 f"{_spaced(coefficient)} * {_spaced(x)} ** {degree} = {_spaced(coefficient)} * {_spaced(x**degree)}"
             )
             this_term, other_terms = _sum_text([terms[n]], "x"), _sum_text(terms[n + 1 :], "x")
-            parts = (this_term, computation, _spaced(value), f"{so_far}", other_terms)
-            steps.append(Step(*(tuple(part.split()) for part in parts)))
+            fields = (this_term, computation, _spaced(value), f"{so_far}", other_terms)
+            steps.append(Step(*(tuple(field.split()) for field in fields)))
         return steps
 
     def repository_steps(self, question: Sequence[str]) -> list[dict[str, str]]:

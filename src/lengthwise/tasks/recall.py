@@ -70,20 +70,20 @@ class Recall(SequenceTask):
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         keys = torch.rand(count, self.keys, generator=generator).topk(length, 1).indices
         values = torch.randint(self.values, (count, length), generator=generator)
-        asked = torch.randint(length, (count,), generator=generator)
+        indices = torch.randint(length, (count,), generator=generator)
         return self._make_pairs(
-            keys, values, asked if self.depth is None else torch.full_like(asked, self._asked(length))
+            keys, values, indices if self.depth is None else torch.full_like(indices, self._index_at_depth(length))
         )
 
     def all_examples(self, length: int) -> Pairs | None:
-        places = range(length) if self.depth is None else [self._asked(length)]
+        places = range(length) if self.depth is None else [self._index_at_depth(length)]
         numbers = combinations([self.keys] * length + [self.values] * length + [len(places)])
         if numbers is None:
             return None
         keys, values, place = numbers[:, :length], numbers[:, length:-1], numbers[:, -1]
         different = (keys.sort(1).values.diff(dim=1) != 0).all(1)
-        asked = torch.tensor(list(places))[place]
-        return self._make_pairs(keys[different], values[different], asked[different])
+        indices = torch.tensor(list(places))[place]
+        return self._make_pairs(keys[different], values[different], indices[different])
 
     def widths(self, length: int) -> tuple[int, int]:
         return 2 * length + 2, 1
@@ -91,7 +91,7 @@ class Recall(SequenceTask):
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         return (len(question) - 2) // 2
 
-    def _asked(self, length: int) -> int:
+    def _index_at_depth(self, length: int) -> int:
         """Return the index of the pair at the chosen depth."""
         assert self.depth is not None
         return math.floor(self.depth * (length - 1) + 0.5 + 1e-9)  # 0.58 * 25 is 14.499999999999998
@@ -110,8 +110,8 @@ class Recall(SequenceTask):
         # All pairs with one value have the same count, so the share of pairs is that of values.
         return (is_most & (values == answer[:, None])).sum(1, keepdim=True) / is_most.sum(1, keepdim=True)
 
-    def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], asked: Int[Tensor, " b"]) -> Pairs:
+    def _make_pairs(self, keys: Int[Tensor, "b n"], values: Int[Tensor, "b n"], indices: Int[Tensor, " b"]) -> Pairs:
         words = torch.stack([keys, values + self.keys], 2).flatten(1)
-        at = asked[:, None]
+        at = indices[:, None]
         mark = torch.full_like(at, self.keys + self.values)
         return Pairs(torch.cat([words, mark, keys.gather(1, at)], 1), values.gather(1, at) + self.keys)

@@ -115,10 +115,12 @@ def _parse_step(words: list[str], components: Sequence[str]) -> Step | None:
     indices = [n for n, word in enumerate(words) if word in MARK_WORDS]
     if [words[n] for n in indices] != marks or not indices or indices[0] != 0:
         return None
-    parts = {words[a]: tuple(words[a + 1 : b]) for a, b in zip(indices, [*indices[1:], len(words)], strict=True)}
-    if parts.get(CLOSE):
+    words_by_mark = {
+        words[a]: tuple(words[a + 1 : b]) for a, b in zip(indices, [*indices[1:], len(words)], strict=True)
+    }
+    if words_by_mark.get(CLOSE):
         return None  # words between a bracket and the next mark
-    return Step(**{name: parts[MARKS[name]] for name in components})
+    return Step(**{name: words_by_mark[MARKS[name]] for name in components})
 
 
 def step_accuracy(
@@ -171,7 +173,9 @@ class ScratchpadTask(SequenceTask):
         if selected is None:
             return settings
         bits = "".join(f"{name[0]}{int(name in selected)}" for name in COMPONENTS)
-        names = {tuple(c for c in parts if c in cls.components): name for name, parts in reversed(NAMES.items())}
+        names = {
+            tuple(c for c in components if c in cls.components): name for name, components in reversed(NAMES.items())
+        }
         return {**settings, "scratchpad": names.get(selected, bits)}
 
     # ---- defined by a subclass ---------------------------------------------------------------------------------
@@ -219,8 +223,8 @@ class ScratchpadTask(SequenceTask):
             prompt, sentence = self.repository_text(question, parse(target_words, self.selected).answer or ())
             steps = []
             for step in self.repository_steps(question):
-                parts = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in self.selected)
-                steps.append("".join(parts))
+                fields = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in self.selected)
+                steps.append("".join(fields))
             target = f"Thinking step by step:  {' # '.join(steps)} . Thus,  {sentence}"
             texts.append({"prompt": prompt, "separator": self.separator, "target": target})
         return texts

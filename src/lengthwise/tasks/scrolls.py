@@ -56,8 +56,8 @@ class Scrolls(TextAnswers):
         answer: int = 0,
         sha256: str = "",
     ):
-        given = {"dataset": dataset, "path": path, "tokenizer": tokenizer, "answer": answer, "sha256": sha256}
-        settings = self.check(given)
+        arguments = {"dataset": dataset, "path": path, "tokenizer": tokenizer, "answer": answer, "sha256": sha256}
+        settings = self.check(arguments)
         self.dataset = scrolls.dataset(dataset)
         self.metric = self.metric_of(settings)  # type: ignore[misc]
         self.cue = self.dataset.cue

@@ -191,12 +191,12 @@ class Tagging(PooledTask):
         return torch.stack([row.sum(1) for row in rows], 1).double()
 
     def pooled(self, counts: Float[Tensor, "b 7"]) -> tuple[Float[Tensor, " b"], dict[str, float]]:
-        correct, found, true, default_correct, default_found, right, words = counts.T
+        correct, predicted, true, default_correct, default_predicted, right, words = counts.T
         others = {
-            "F1, default mode": ratio_of_sums(2 * default_correct, default_found + true),
+            "F1, default mode": ratio_of_sums(2 * default_correct, default_predicted + true),
             "token accuracy": ratio_of_sums(right, words),
         }
-        return ratio_of_sums(2 * correct, found + true), {name: float(x.mean()) for name, x in others.items()}
+        return ratio_of_sums(2 * correct, predicted + true), {name: float(x.mean()) for name, x in others.items()}
 
     def baselines(self) -> list[Baseline]:
         return [

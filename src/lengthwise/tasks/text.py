@@ -135,8 +135,10 @@ class Text(Task):
         path = in_memory.absolute(settings["path"])
         if path != path.encode("utf-8", "replace").decode():
             raise ConfigError(f"the file name {path!r} is not valid UTF-8, so it cannot be stored; rename it")
-        known = {} if sha256 else identity(path, settings["glob"], validation, settings_of(cls)["validation"].default)
-        return {**settings, "path": path, **known}
+        file_settings = (
+            {} if sha256 else identity(path, settings["glob"], validation, settings_of(cls)["validation"].default)
+        )
+        return {**settings, "path": path, **file_settings}
 
     @classmethod
     def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,8 +185,8 @@ class TextAnswers(AnswerTask):
         examples = self._examples_of(batch)
         texts = [words[0] for words in generated]
         scores = self._scores(texts, batch)
-        parts = scores.parts if len(scores.parts) > 1 else {}
-        details = {name: torch.full((len(texts),), value, dtype=torch.float64) for name, value in parts.items()}
+        components = scores.components if len(scores.components) > 1 else {}
+        details = {name: torch.full((len(texts),), value, dtype=torch.float64) for name, value in components.items()}
         pairs = enumerate(zip(texts, examples, strict=True))
         unreadable = [n for n, (text, example) in pairs if not text and "" not in example.references]
         return GradedAnswers(torch.tensor(scores.examples, dtype=torch.float64), details, unreadable)

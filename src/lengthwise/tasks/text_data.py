@@ -193,11 +193,11 @@ class PreparedText(TextData):
         facts: dict[str, str | int] = {"corpus": self.name, "corpus_sha256": self.sha256}
         facts |= {"corpus_tokenizer": manifest.tokenizer, "corpus_tokenizer_sha256": manifest.tokenizer_sha256}
         for split, name in zip(("train", "test"), SPLITS, strict=True):
-            part = manifest.split(name)
+            split_manifest = manifest.split(name)
             facts |= {
-                f"{split}_documents": part.documents,
-                f"{split}_tokens": part.tokens,
-                f"{split}_bytes": part.bytes,
+                f"{split}_documents": split_manifest.documents,
+                f"{split}_tokens": split_manifest.tokens,
+                f"{split}_bytes": split_manifest.bytes,
             }
         return facts
 

@@ -105,8 +105,14 @@ class RunFolder:
             _warn(f"{error}; it was moved aside to {_move_aside(self.weights)}, and the run is trained again")
             return None
 
-    def _facts(self, **parts: Any) -> dict[str, str]:
-        facts = {"format": FORMAT, "key": self.run.key, "run": self.run.to_data(), "made_with": _environment(), **parts}
+    def _facts(self, **further_facts: Any) -> dict[str, str]:
+        facts = {
+            "format": FORMAT,
+            "key": self.run.key,
+            "run": self.run.to_data(),
+            "made_with": _environment(),
+            **further_facts,
+        }
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
 
     def _verified_fact(self, path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -175,16 +181,16 @@ def inherit_weights(model: nn.Module, run: Run, parent: RunFolder, tensors: Mapp
     different meanings, and so do the norms of queries and keys that only the run has. Raises `CheckpointError` if the weights do
     not fit.
     """
-    own, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
+    initial, inherited = model_tensors(model), {n: t for n, t in tensors.items() if not n.startswith(ENCODINGS)}
     if _encoding_classes(run) == _encoding_classes(parent.run):
-        inherited |= {n: t for n, t in tensors.items() if n in own and own[n].shape == t.shape}
+        inherited |= {n: t for n, t in tensors.items() if n in initial and initial[n].shape == t.shape}
     added = QK_NORMS if run.model.qk_norm and not parent.run.model.qk_norm else ()
-    fresh = {n: t for n, t in own.items() if (n.startswith(ENCODINGS) or n.endswith(added)) and n not in inherited}
+    fresh = {n: t for n, t in initial.items() if (n.startswith(ENCODINGS) or n.endswith(added)) and n not in inherited}
     load_model(model, inherited | fresh, parent.weights)
 
 
 def _encoding_classes(run: Run) -> tuple[bool | None, list[type]]:
-    return run.model.share_encoding, [part.cls for choice in run.encoding.layers for part in choice.parts]
+    return run.model.share_encoding, [component.cls for choice in run.encoding.layers for component in choice.parts]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
@@ -209,18 +215,18 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: 
             optimizer.state[p][key] = divided_like(t.to(p.device, copy=True), p)
 
 
-def flatten(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def flatten(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint's parts as a file stores them: "model/NAME", "optimizer/NAME" and "history/NAME"."""
-    return {f"{part}/{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
+    return {f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()}
 
 
 def split(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Invert `flatten`."""
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
+    groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
     for key, t in tensors.items():
-        part, _, name = key.partition("/")
-        parts[part][name] = t
-    return parts
+        group, _, name = key.partition("/")
+        groups[group][name] = t
+    return groups
 
 
 def _environment() -> dict[str, str | int]:

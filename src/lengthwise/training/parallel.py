@@ -49,8 +49,8 @@ class Passes:
         """Prepare the model for the ranks and return what training calls instead of it."""
         return torch.compile(self.model, dynamic=True) if compile_it else self.model
 
-    def part(self, is_last: bool) -> AbstractContextManager[Any]:
-        """Return a context for the passes of one part of a batch. The ranks exchange gradients only in their last part."""
+    def micro_batch(self, is_last: bool) -> AbstractContextManager[Any]:
+        """Return a context for the passes of one micro-batch. The ranks exchange gradients only in their last one."""
         return nullcontext()
 
     def clip(self, parameters: list[nn.Parameter], limit: float) -> Tensor:
@@ -85,7 +85,7 @@ class Replicated(Passes):
         self.ddp = ddp(model, gradient_as_bucket_view=True)
         return self.ddp
 
-    def part(self, is_last: bool) -> AbstractContextManager[Any]:
+    def micro_batch(self, is_last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if is_last else self.ddp.no_sync()
 
 
@@ -113,7 +113,7 @@ class Sharded(Passes):
         self.fsdp: FSDPModule = model
         return self.model
 
-    def part(self, is_last: bool) -> AbstractContextManager[Any]:
+    def micro_batch(self, is_last: bool) -> AbstractContextManager[Any]:
         self.fsdp.set_requires_gradient_sync(is_last)
         return nullcontext()
 

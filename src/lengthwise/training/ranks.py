@@ -51,59 +51,59 @@ class Ranks:
         dist.broadcast(shared, 0)
         return tuple(map(bool, shared.tolist()))
 
-    def contents_of_first(self, own: Contents | None) -> Contents | None:
+    def contents_of_first(self, contents: Contents | None) -> Contents | None:
         """Return the contents of a file that rank 0 has read, with tensors on the CPU. Other ranks pass None.
         Collective."""
         if self.size == 1:
-            return own
+            return contents
         described: list[Any] = [None]
-        if own is not None:
-            described = [([(name, t.dtype, t.shape) for name, t in own[0].items()], own[1])]
+        if contents is not None:
+            described = [([(name, t.dtype, t.shape) for name, t in contents[0].items()], contents[1])]
         dist.broadcast_object_list(described, 0, device=torch.device("cpu"))
         if described[0] is None:
             return None
         names, facts = described[0]
         tensors: dict[str, Tensor] = {}
         for name, dtype, shape in names:
-            t = own[0][name].contiguous() if own is not None else torch.empty(shape, dtype=dtype)
+            t = contents[0][name].contiguous() if contents is not None else torch.empty(shape, dtype=dtype)
             if t.numel():
                 dist.broadcast(t.reshape(-1).view(torch.uint8), 0)  # gloo does not know every dtype
             tensors[name] = t
         return tensors, facts
 
-    def sum(self, own: Tensor) -> Tensor:
+    def sum(self, x: Tensor) -> Tensor:
         """Return the sum over all ranks, computed in place. Collective."""
         if self.size > 1:
-            dist.all_reduce(own)
-        return own
+            dist.all_reduce(x)
+        return x
 
-    def gather(self, own: T) -> list[T]:
+    def gather(self, value: T) -> list[T]:
         """Return the values of all ranks, by rank. Collective."""
         if self.size == 1:
-            return [own]
+            return [value]
         values: list[T | None] = [None] * self.size
-        dist.all_gather_object(values, own)
+        dist.all_gather_object(values, value)
         return values  # type: ignore[return-value]
 
-    def parts(self, training: TrainingConfig) -> list[tuple[int, slice]]:
-        """Return the numbers and the rows of the parts of a batch that this rank processes, one after another.
+    def micro_batches(self, training: TrainingConfig) -> list[tuple[int, slice]]:
+        """Return the numbers and the rows of the micro-batches that this rank processes, one after another.
 
-        A batch has as many parts as the smallest multiple of `accumulation` that the ranks can share equally. So 4
-        parts are the same 4 parts on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more parts.
+        A batch has as many micro-batches as the smallest multiple of `accumulation` that the ranks can share equally. So
+        4 micro-batches are the same on 1, 2 and 4 ranks: with fewer ranks, each accumulates the gradients of more of them.
         """
         count = math.lcm(training.accumulation, self.size)
-        size, own = training.batch_size, count // self.size
-        numbers = range(self.rank * own, (self.rank + 1) * own)
+        size, per_rank = training.batch_size, count // self.size
+        numbers = range(self.rank * per_rank, (self.rank + 1) * per_rank)
         return [(n, slice(size * n // count, size * (n + 1) // count)) for n in numbers]
 
     def require_enough(self, training: TrainingConfig) -> None:
-        """Raise `ConfigError` if a batch has too few sequences to give every part at least one."""
+        """Raise `ConfigError` if a batch has too few sequences to give every micro-batch at least one."""
         count = math.lcm(training.accumulation, self.size)
         if training.batch_size < count:
-            with_parts = f" with accumulation {training.accumulation}" if training.accumulation > 1 else ""
+            with_accumulation = f" with accumulation {training.accumulation}" if training.accumulation > 1 else ""
             raise ConfigError(
-                f"{self.size} devices per run{with_parts} divide a batch into {count} parts, so batch_size must be at least "
-                f"{count}, got {training.batch_size}; use fewer devices per run, or a larger batch"
+                f"{self.size} devices per run{with_accumulation} divide a batch into {count} micro-batches, so batch_size "
+                f"must be at least {count}, got {training.batch_size}; use fewer devices per run, or a larger batch"
             )
 
 

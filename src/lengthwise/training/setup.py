@@ -95,10 +95,10 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
         ("output_size", "output tokens"),
         ("input_width", "input width"),
     ):
-        own, inherited = getattr(task, name), getattr(parent_task, name)
-        if own != inherited:
+        ours, inherited = getattr(task, name), getattr(parent_task, name)
+        if ours != inherited:
             raise ConfigError(
-                f"{run.task.label} has {own} {what}, but the parent run was trained on {parent.task.label}, which has "
+                f"{run.task.label} has {ours} {what}, but the parent run was trained on {parent.task.label}, which has "
                 f"{inherited}; choose a task with the same tokens, or a parent that was trained on this one"
             )
     if not same_tokenizer(task, parent_task):

@@ -60,11 +60,11 @@ class TrackedNumbers:
         if not self.numbers or (step % self.interval and step != self.steps[-1]):
             return
         values = {encoding: tracked_of(encoding) for encoding in {q.encoding: None for q in self.quantities}}
-        parts = []
+        vectors = []
         for quantity, index in self._quantities_and_indices:
             value = values[quantity.encoding][quantity.name]
-            parts.append((value.index_select(-1, index) if quantity.entries else value).flatten().float())
-        self.rows[bisect_left(self.steps, step)] = torch.cat(parts)
+            vectors.append((value.index_select(-1, index) if quantity.entries else value).flatten().float())
+        self.rows[bisect_left(self.steps, step)] = torch.cat(vectors)
 
     def recorded(self, step: int) -> Tensor:
         """Return the rows up to `step`, for a checkpoint."""
@@ -88,7 +88,7 @@ class TrackedNumbers:
         if not self.numbers:
             return {}
         sizes = [quantity.size for quantity in self.quantities]
-        parts = self.rows.cpu().double().split(sizes, 1)
+        columns = self.rows.cpu().double().split(sizes, 1)
         return {
             "steps": self.steps,
             "quantities": [
@@ -97,25 +97,25 @@ class TrackedNumbers:
                     "layers": list(quantity.layers),
                     "shape": list(quantity.shape),
                     "entries": list(quantity.entries),
-                    "values": [[_number(value) for value in row] for row in part.tolist()],
+                    "values": [[_number(value) for value in row] for row in column.tolist()],
                 }
-                for quantity, part in zip(self.quantities, parts, strict=True)
+                for quantity, column in zip(self.quantities, columns, strict=True)
             ],
         }
 
 
 def _quantities(model: Decoder) -> list[Quantity]:
-    found = []
+    quantities = []
     for index, encoding in enumerate(cast(list[PositionEncoding], list(model.encodings))):
-        layers = tuple(layer + 1 for layer, parts in enumerate(model.parts_of_layer) if index in parts)
+        layers = tuple(layer + 1 for layer, indices in enumerate(model.module_indices) if index in indices)
         for name, value in tracked_of(encoding).items():
             entries: tuple[int, ...] = ()
             if value.ndim == 2:
                 count = min(value.shape[1], MAX_ENTRIES)
                 places = torch.linspace(0, value.shape[1] - 1, count, dtype=torch.float64)
                 entries = tuple(places.round().long().tolist())
-            found.append(Quantity(encoding, name, layers, tuple(value.shape), entries))
-    return found
+            quantities.append(Quantity(encoding, name, layers, tuple(value.shape), entries))
+    return quantities
 
 
 def _number(value: float) -> float | None:

@@ -128,31 +128,31 @@ class Trainer:
         return self.scheme.positions(batch.inputs, None, g, training=True)
 
     def step(self) -> None:
-        """Train one step: sample, forward and backward of the parts of the batch, clip, update. Collective."""
+        """Train one step: sample, forward and backward of the micro-batches, clip, update. Collective."""
         config = self.run.training
         if self.steps_done == 0:
             self.tracked.record(0)
         batch = self.batch()
-        all_positions = self.positions(batch)  # drawn for the whole batch, so that its parts do not change them
+        all_positions = self.positions(batch)  # drawn for the whole batch, so that its division does not change them
         scored = int(batch.scored.sum())
         if not scored:
             raise TrainingError(f"{self.name}: at step {self.steps_done + 1} the batch has no target that is scored")
-        numbers, slices = zip(*self.ranks.parts(config), strict=True)
-        parts = [batch[rows] for rows in slices]
-        part_positions = [None if all_positions is None else all_positions[rows] for rows in slices]
-        shares = [int(part.scored.sum()) / scored for part in parts]
+        numbers, slices = zip(*self.ranks.micro_batches(config), strict=True)
+        micro_batches = [batch[rows] for rows in slices]
+        positions_of_each = [None if all_positions is None else all_positions[rows] for rows in slices]
+        shares = [int(micro_batch.scored.sum()) / scored for micro_batch in micro_batches]
         if self.device.type != "cpu":
-            parts = [self.to_device(part) for part in parts]
-            part_positions = [None if p is None else p.to(self.device, non_blocking=True) for p in part_positions]
+            micro_batches = [self.to_device(micro_batch) for micro_batch in micro_batches]
+            positions_of_each = [None if p is None else p.to(self.device, non_blocking=True) for p in positions_of_each]
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.steps_done)
         with self.stopwatch:
             losses = []
-            for n, part, positions, share in zip(numbers, parts, part_positions, shares, strict=True):
+            for n, micro_batch, positions, share in zip(numbers, micro_batches, positions_of_each, shares, strict=True):
                 if share or self.ranks.size > 1:  # the other ranks wait for the gradients of every rank
                     self.seed_dropout(n)
-                    with self.passes.part(is_last=n == numbers[-1]):
-                        losses.append(self.forward_and_backward(part, positions, share))
+                    with self.passes.micro_batch(is_last=n == numbers[-1]):
+                        losses.append(self.forward_and_backward(micro_batch, positions, share))
             loss = self.ranks.sum(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
             norm = self.passes.clip(self.parameters, config.clip)
             self.optimizer.step()
@@ -190,27 +190,27 @@ class Trainer:
         total = 0.0
         for start in range(0, len(examples), config.batch_size):
             rows = slice(start, start + config.batch_size)
-            part = examples[rows].to(self.device)
-            given = {} if positions is None else {"positions": positions[rows].to(self.device)}
-            total += float(self.task.score(self.model(part.inputs, **given), part).sum())
+            micro_batch = examples[rows].to(self.device)
+            position_ids = {} if positions is None else {"positions": positions[rows].to(self.device)}
+            total += float(self.task.score(self.model(micro_batch.inputs, **position_ids), micro_batch).sum())
         self.model.train()
         return total / len(examples)
 
-    def forward_and_backward(self, part: Batch, positions: Tensor | None, share: float) -> Tensor:
-        """Add the gradients of a part of the batch. Return its share of the loss, which is the mean over all scored slots."""
+    def forward_and_backward(self, micro_batch: Batch, positions: Tensor | None, share: float) -> Tensor:
+        """Add the gradients of a micro-batch. Return its share of the loss, which is the mean over all scored slots."""
         with self.autocast():
-            logits = self.passes.forward(part.inputs, positions=positions)
-            loss = self.task.loss(logits, part) * share if share else 0.0 * logits.sum()
+            logits = self.passes.forward(micro_batch.inputs, positions=positions)
+            loss = self.task.loss(logits, micro_batch) * share if share else 0.0 * logits.sum()
         (loss * self.passes.loss_factor if self.ranks.size > 1 else loss).backward()
         return loss.detach()
 
-    def seed_dropout(self, part: int) -> None:
-        """Seed dropout for a part of the batch, so that it does not depend on the rank that processes the part."""
-        numbers = (self.steps_done, part) if part else (self.steps_done,)
+    def seed_dropout(self, micro_batch: int) -> None:
+        """Seed dropout for a micro-batch, so that it does not depend on the rank that processes it."""
+        numbers = (self.steps_done, micro_batch) if micro_batch else (self.steps_done,)
         seed_step(generator(self.run.seed, "dropout", *numbers).initial_seed(), self.device)
 
-    def to_device(self, part: Batch) -> Batch:
-        return (part.map(Tensor.pin_memory) if self.device.type == "cuda" else part).to(self.device)
+    def to_device(self, batch: Batch) -> Batch:
+        return (batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch).to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context for mixed precision with bfloat16, if the run has it. The default is bfloat16 on a CUDA device only."""
@@ -278,10 +278,10 @@ class Trainer:
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
         """Continue from a checkpoint. Raises `CheckpointError` if its tensors are not those of the model."""
-        parts, step = split(tensors), state["step"]
-        history = parts["history"]
-        load_model(self.model, parts["model"], path)
-        load_optimizer(self.optimizer, self.model, parts["optimizer"])
+        groups, step = split(tensors), state["step"]
+        history = groups["history"]
+        load_model(self.model, groups["model"], path)
+        load_optimizer(self.optimizer, self.model, groups["optimizer"])
         self.steps_done = step
         self.loss_and_norm[:, :step] = history["measured"].to(self.device)
         self.token_slots[:step] = history["places"].numpy()

@@ -17,19 +17,13 @@ from lengthwise.attention.backends import flex, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
-    ContentBias,
-    CumulativeBias,
-    DenseBias,
     KeyBias,
     LogitTransform,
-    PiecewiseLinearBias,
-    QueryGain,
-    RelativeKeyBias,
     RelativeValues,
-    Rotation,
     ToeplitzBias,
 )
 from lengthwise.span import Span
+from tests.attention.agreement import Draw, Sizes, build
 
 B, H, G, D = 2, 4, 2, 6
 WIDE = torch.float64
@@ -37,56 +31,22 @@ WIDE = torch.float64
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
+CASES = [
+    "none", "five", "short forty", "piece", "two-pieces", "pieces", "thirty-pieces", "dense", "dense-keys", "dense-shared",
+    "head-sums shared-sums", "shaw", "vectors-both-ways", "long", "content", "wide-content", "key", "gain-of-rows five",
+    "rotation-of-heads vectors-both-ways key", "five pieces shaw key dense gain-of-rows",
+]  # fmt: skip
+SUM = CASES[-1]
+
+
+def forms(words: str, span: Span, dim: int = D) -> tuple[AttentionModifiers, list[torch.Tensor]]:
+    """The modifiers, and the leaves that gradients are asked of."""
+    draw = Draw(Sizes(span.q.shape[1], span.k.shape[1], B, H, G, dim), span)
+    return build(words, draw), draw.leaves
+
+
 def leaf(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=WIDE, requires_grad=True)
-
-
-def pieces(span: Span, heads: int, count: int) -> tuple[PiecewiseLinearBias, list[torch.Tensor]]:
-    slope, intercept, u, w = leaf(heads, count), leaf(heads, count), leaf(span.length), leaf(*span.q.shape)
-    return PiecewiseLinearBias(slope, intercept, torch.randn(count - 1, dtype=WIDE).sort().values, u, w), [
-        slope, intercept, u, w
-    ]  # fmt: skip
-
-
-def effects(span: Span, dim: int = D) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor]]]:
-    """Every form that has a mod, and the leaves that gradients are asked of."""
-    (rows, i), j, n = span.q.shape, span.k.shape[1], 5
-    table, one, few = leaf(H, n), leaf(1, 9), leaf(1, n, dim)
-    long, vector, gain = leaf(H, 200, dim), leaf(H, dim), leaf(rows, H, i)
-    dense, shared = leaf(B, H, i, j), leaf(1, 1, i, j)
-    total, totals = leaf(1, H, j), leaf(B, 1, j)
-    content, band, wide = leaf(B, H, i, 3), leaf(H, n, 3), leaf(1, 200, 3)
-    angle_q, angle_k = leaf(rows, H, i, 2), leaf(rows, G, j, 2)
-    made = {count: pieces(span, heads, count) for count, heads in ((1, H), (2, 1), (8, H), (30, H))}
-    return {
-        "nothing": (AttentionModifiers(), []),
-        "a table": (AttentionModifiers(terms=(ToeplitzBias(table),)), [table]),
-        "tables both ways": (AttentionModifiers(terms=(ToeplitzBias(table, -3), ToeplitzBias(one, -4))), [table, one]),
-        **{f"{n} pieces": (AttentionModifiers(terms=(term,)), leaves) for n, (term, leaves) in made.items()},
-        "a dense bias": (AttentionModifiers(terms=(DenseBias(dense, bidirectional=True),)), [dense]),
-        "a dense bias for all": (AttentionModifiers(terms=(DenseBias(shared, bidirectional=True),)), [shared]),
-        "cumulative": (AttentionModifiers(terms=(CumulativeBias(total), CumulativeBias(totals))), [total, totals]),
-        "query relative": (AttentionModifiers(terms=(RelativeKeyBias(few, -2),)), [few]),
-        "query relative with a vector": (AttentionModifiers(terms=(RelativeKeyBias(few, -2, vector),)), [few, vector]),
-        "query relative, a long table": (AttentionModifiers(terms=(RelativeKeyBias(long, -9, vector),)), [long, vector]),
-        "content relative": (AttentionModifiers(terms=(ContentBias(content, band, -1),)), [content, band]),
-        "content relative, a long table": (AttentionModifiers(terms=(ContentBias(content, wide, -9),)), [content, wide]),
-        "key global": (AttentionModifiers(terms=(KeyBias(vector),)), [vector]),
-        "a gain": (AttentionModifiers(gain=QueryGain(gain), terms=(ToeplitzBias(table),)), [gain, table]),
-        "rotated": (
-            AttentionModifiers(
-                rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half"), terms=(RelativeKeyBias(few, -2), KeyBias(vector))
-            ),
-            [angle_q, angle_k, few, vector],
-        ),
-        "a sum": (
-            AttentionModifiers(
-                terms=(ToeplitzBias(table), made[8][0], RelativeKeyBias(few), KeyBias(vector), DenseBias(dense)),
-                gain=QueryGain(gain),
-            ),
-            [table, *made[8][1], few, vector, dense, gain],
-        ),
-    }  # fmt: skip
 
 
 def spans(keys: int, queries: int) -> dict[str, Span]:
@@ -118,7 +78,7 @@ def as_logits(
 
 def test_the_scale_of_a_score_mod_is_by_default_that_of_attention():
     torch.manual_seed(0)
-    modifiers, _ = effects(Span.of(7))["query relative"]
+    modifiers, _ = forms("vectors-both-ways", Span.of(7))
     q, k, score = (
         torch.randn(B, H, 7, D, dtype=WIDE),
         torch.randn(B, G, 7, D, dtype=WIDE),
@@ -132,12 +92,12 @@ def test_the_scale_of_a_score_mod_is_by_default_that_of_attention():
     torch.testing.assert_close(by_default, given, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", effects(Span.of(1)))
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("keys", "queries"), LENGTHS)
 def test_a_score_mod_says_what_the_forms_mean(name, keys, queries):
     for span in spans(keys, queries).values():
         torch.manual_seed(keys + queries)
-        modifiers, leaves = effects(span)[name]
+        modifiers, leaves = forms(name, span)
         q, k, weight = leaf(B, H, queries, D), leaf(B, G, keys, D), torch.randn(B, H, queries, keys, dtype=WIDE)
         visible = torch.ones(1, 1, queries, keys, dtype=torch.bool)
         got = as_logits(modifiers, span, q, k, 0.3)
@@ -168,13 +128,13 @@ def inputs(keys: int, queries: int, dtype: torch.dtype = WIDE) -> list[torch.Ten
 
 
 CALLS = {
-    "plain": ("nothing", "consecutive", 131, 131, {}),
-    "a single token": ("a table", "consecutive", 1, 1, {}),
-    "a single query": ("8 pieces", "consecutive", 100, 1, {}),
-    "both ways": ("tables both ways", "consecutive", 7, 7, {"causal": False}),
-    "both ways, a window": ("query relative", "gaps", 100, 100, {"causal": False, "window": 9}),
-    "everything": ("a sum", "gaps", 131, 60, {"documents": B, "window": 40}),
-    "one row of documents": ("rotated", "no order", 131, 100, {"documents": 1}),
+    "plain": ("none", "consecutive", 131, 131, {}),
+    "a single token": ("five", "consecutive", 1, 1, {}),
+    "a single query": ("pieces", "consecutive", 100, 1, {}),
+    "both ways": ("short forty", "consecutive", 7, 7, {"causal": False}),
+    "both ways, a window": ("vectors-both-ways", "gaps", 100, 100, {"causal": False, "window": 9}),
+    "everything": (SUM, "gaps", 131, 60, {"documents": B, "window": 40}),
+    "one row of documents": ("rotation-of-heads vectors-both-ways key", "no order", 131, 100, {"documents": 1}),
 }
 
 
@@ -187,7 +147,7 @@ def test_attention_agrees(call):
     span = spans(keys, queries)[where]
     ids = (torch.arange(keys) // 30 + torch.arange(given["documents"])[:, None]) if "documents" in given else None
     mask = Mask(queries, keys, given.get("causal", True), ids, given.get("window"))
-    modifiers, _ = effects(span)[name]
+    modifiers, _ = forms(name, span)
     for dtype, close in ((WIDE, 1e-12), (torch.float32, 2e-5)):
         q, k, v = inputs(keys, queries, dtype)
         got, wanted = (plan(modifiers, span, mask, q, backend=name)(q, k, v) for name in ("flex", "reference"))
@@ -256,7 +216,7 @@ def test_an_empty_batch_with_documents():
 def test_odd_memory_and_an_empty_batch():
     torch.manual_seed(0)
     q, k, v = inputs(9, 7)
-    attention = plan(effects(Span.of(9, 7))["8 pieces"][0], Span.of(9, 7), Mask(7, 9), q, backend="flex")
+    attention = plan(forms("pieces", Span.of(9, 7))[0], Span.of(9, 7), Mask(7, 9), q, backend="flex")
     scatter_columns = [torch.stack([x, x + 9], -1).flatten(-2)[..., ::2].mT.contiguous().mT for x in (q, k, v)]
     torch.testing.assert_close(attention(*scatter_columns), attention(q, k, v), rtol=1e-12, atol=1e-12)
     assert attention(q[:0], k[:0], v[:0]).shape == (0, H, 7, D)
@@ -269,7 +229,7 @@ def test_blocks_and_tables_are_made_once_for_a_plan(monkeypatch):
         lambda *given, **named: made.append(given) or create_block_mask(*given, **named),
     )
     span, (q, k, v) = Span.of(20), inputs(20, 20)
-    attention = plan(effects(span)["a table"][0], span, Mask(20, 20), q, backend="flex")
+    attention = plan(forms("five", span)[0], span, Mask(20, 20), q, backend="flex")
     with torch.no_grad():
         first, again = attention(q, k, v), attention(q, k, v)
     assert torch.equal(first, again)
@@ -311,8 +271,8 @@ def test_forms_that_no_mod_can_say_are_refused(modifiers, words):
 
 def test_what_multiplies_q_and_k_asks_for_them():
     span, q = Span.of(3), torch.zeros(1, H, 3, D)
-    for name in ("query relative", "key global"):
-        modifiers, _ = effects(span)[name]
+    for name in ("vectors-both-ways", "key"):
+        modifiers, _ = forms(name, span)
         for given in ((), (q,)):
             with pytest.raises(ConfigError, match=r"multiplies q and k; pass them"):
                 flex.score_mod(modifiers, span, *given)
@@ -340,7 +300,7 @@ def test_what_its_kernels_do_not_serve_is_refused():
 
 
 def test_auto_never_takes_it():
-    for modifiers, _ in (*forms_without_a_mod(), (AttentionModifiers(), ""), (effects(Span.of(3))["a sum"][0], "")):
+    for modifiers, _ in (*forms_without_a_mod(), (AttentionModifiers(), ""), (forms(SUM, Span.of(3))[0], "")):
         q = torch.zeros(B, H, 3, D)
         assert plan(modifiers, Span.of(3), Mask(3, 3), q).backend != "flex"
 
@@ -397,7 +357,7 @@ def test_more_kinds_than_torch_compiles_by_itself(monkeypatch):
 @pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no CUDA device here: FlexAttention's backward pass was not run"
 )
-@pytest.mark.parametrize("name", effects(Span.of(1)))
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("keys", "queries"), [(131, 131), (131, 60), (300, 1)])
 def test_output_and_every_gradient_on_cuda(name, keys, queries):
     torch.manual_seed(0)
@@ -408,7 +368,7 @@ def test_output_and_every_gradient_on_cuda(name, keys, queries):
             (Span.of(keys, queries, "cuda"), Mask(queries, keys, documents=ids, window=70)),
             (spans(keys, queries)["gaps"], Mask(queries, keys)),
         ):
-            modifiers, leaves = effects(span, 32)[name]
+            modifiers, leaves = forms(name, span, 32)
             given = [leaf(B, h, t, 32) for h, t in ((H, queries), (G, keys), (G, keys))]
             weight, found = torch.randn_like(given[0]), []
             for backend, dtype in (("flex", torch.float32), ("reference", WIDE)):

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from lengthwise import inspection
-from lengthwise.attention import BACKENDS, Mask, attend, check_backend, no_gradients, plan, unsupported_reason
+from lengthwise.attention import (
+    BACKENDS,
+    Mask,
+    attend,
+    check_backend,
+    gradients_unsupported_reason,
+    plan,
+    unsupported_reason,
+)
 from lengthwise.attention import backends as package
 from lengthwise.attention.backends.base import Backend
 from lengthwise.config import choose
@@ -76,7 +84,7 @@ def test_a_new_backend_is_known_wherever_backends_are_named():
     assert not attend(q, k, k, backend="zero-output").any()
     assert check_backend("zero-output") == "zero-output"
     assert unsupported_reason("zero-output", AttentionModifiers(), Span.of(5)) == "it supports single queries"
-    assert no_gradients("zero-output", "cpu") is None
+    assert gradients_unsupported_reason("zero-output", "cpu") is None
     assert backends_of(agreement.agrees)[0] == "zero-output"
     assert "zero-output" in inspection.inspect(choose(ALiBi))["backends"]
 

@@ -18,7 +18,7 @@ BENCHMARKS = ROOT / "benchmarks"
 INTERPRETED = HERE / "interpreted_gpu.py"
 SMALL_KERNELS = HERE / "interpreted_small_kernels.py"
 
-needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
+needs_triton = pytest.mark.skipif(gpu.unsupported_reason() is not None, reason=str(gpu.unsupported_reason()))
 
 
 PARTS = ["errors and not hidden", "errors and hidden", "every_mask", "not errors and not every_mask"]
@@ -62,7 +62,7 @@ def _run_interpreted(file, marks, part):
 
 def test_without_triton_it_says_so(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "Triton" in str(gpu.missing())
+    assert "Triton" in str(gpu.unsupported_reason())
 
 
 # ---- compiled for a GPU that need not be there
@@ -92,7 +92,9 @@ def test_machine_code(form, dim, dtype, monkeypatch):
 
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):
-    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch) if gpu.missing() is None else pytest.skip(str(gpu.missing()))
+    if reason := gpu.unsupported_reason():
+        pytest.skip(reason)
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     good = {
         "shared memory": 1024,
         "pipelined loops with branches": 0,
@@ -118,7 +120,9 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
 
 def test_a_pipelined_loop_with_branches_is_found(monkeypatch):
     """Triton let such a loop overwrite tiles that its branches still read, which made gradients wrong on a GPU."""
-    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch) if gpu.missing() is None else pytest.skip(str(gpu.missing()))
+    if reason := gpu.unsupported_reason():
+        pytest.skip(reason)
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     loop = "  scf.for {{\n    {}\n    scf.for {{\n      {}\n    }}\n  }}\n"
     assert gpu_code.pipelined_branches(loop.format("async_copy", "scf.if")) == 0  # in different loops
     assert gpu_code.pipelined_branches(loop.format("x", "async_copy\n      scf.if")) == 1

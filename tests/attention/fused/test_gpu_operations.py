@@ -12,7 +12,7 @@ from lengthwise.attention.fused import gpu, operator
 from lengthwise.encodings import ENCODINGS, piecewise
 from lengthwise.span import Span
 
-pytestmark = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
+pytestmark = pytest.mark.skipif(gpu.unsupported_reason() is not None, reason=str(gpu.unsupported_reason()))
 
 TOKENS, HEADS, DIM = 300, 4, 64
 # What launches nothing: views, memory without contents, and questions about tensors.

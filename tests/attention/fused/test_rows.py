@@ -22,9 +22,11 @@ from tests.pairwise import pairwise
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
-TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.unsupported_reason() else ()
 WIDE = torch.float64
 KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGETS if dtype != WIDE else [0])]
 
@@ -144,21 +146,20 @@ def forms(words, dim, span, batch=1):
 def test_the_parts_are_several_and_of_what_a_query_may_see():
     q = torch.zeros(1, 2, 300, 4)
 
-    def parts(causal, window=0, position_k=None):
+    def chunks(causal, window=0, position_k=None):
         call = Arguments(
             content=q, key_vectors=torch.zeros(1, 400, 4), key_vectors_first=-50, position_q=position_k,
             position_k=position_k, causal=causal, window=window,
         )  # fmt: skip
-        found = query_parts.parts_of(q, 300, call)
-        return [(p.queries, p.keys.stop, p.columns, p.first) for p in found]
+        return [(c.queries, c.keys.stop, c.columns, c.first) for c in query_parts.query_chunks(q, 300, call)]
 
     queries = [slice(0, 96), slice(96, 192), slice(192, 288), slice(288, 300)]
     ends = [96, 192, 288, 300]
-    assert parts(True) == [(q, e, slice(50, 50 + e), 0) for q, e in zip(queries, ends, strict=True)]
-    assert [p[2] for p in parts(True, 20)] == [slice(50, 70)] * 4
+    assert chunks(True) == [(q, e, slice(50, 50 + e), 0) for q, e in zip(queries, ends, strict=True)]
+    assert [c[2] for c in chunks(True, 20)] == [slice(50, 70)] * 4
     lows = [0, 0, 0, 39]  # the farthest keys ahead of the last queries are 11 away
-    assert [p[1:] for p in parts(False)] == [(300, slice(n, 50 + e), n - 50) for n, e in zip(lows, ends, strict=True)]
-    assert [p[1:] for p in parts(True, 20, torch.zeros(1, 300).long())] == [(e, slice(0, 400), -50) for e in ends]
+    assert [c[1:] for c in chunks(False)] == [(300, slice(n, 50 + e), n - 50) for n, e in zip(lows, ends, strict=True)]
+    assert [c[1:] for c in chunks(True, 20, torch.zeros(1, 300).long())] == [(e, slice(0, 400), -50) for e in ends]
 
 
 class OnGPU(torch.Tensor):

@@ -42,7 +42,7 @@ class Machine:
         patch.setenv("LENGTHWISE_CACHE", str(cache))
         patch.setattr(torch.cuda, "is_available", lambda: True)
         patch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA Imagined 1")
-        patch.setattr(gpu, "missing", lambda: None)
+        patch.setattr(gpu, "unsupported_reason", lambda: None)
         self.has(capability=(9, 0), triton="3.6.0")
         self.restart()
 
@@ -52,7 +52,7 @@ class Machine:
 
     def restart(self) -> None:
         """As in a new process."""
-        self.patch.setattr(tested_gpus, "_results", {})
+        self.patch.setattr(tested_gpus, "results", {})
 
     @property
     def recorded(self) -> list[dict[str, str]]:
@@ -135,18 +135,24 @@ def test_a_damaged_record_counts_as_none_and_is_replaced(machine: Machine, conte
 
 
 def test_a_change_of_any_kernel_changes_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "segments_forward" in tested_gpus.SEGMENTS.read_text()
     names = {path.name for path in tested_gpus.KERNELS.glob("*.py")}
     assert {"output.py", "gradients.py", "bias_gradients.py", "block_sizes.py", "__init__.py"} <= names
-    monkeypatch.setattr(tested_gpus, "KERNELS", tmp_path)
+    segments = tmp_path / "gpu_segments.py"
+    kernels = tmp_path / "gpu"
+    kernels.mkdir()
+    monkeypatch.setattr(tested_gpus, "SEGMENTS", segments)
+    monkeypatch.setattr(tested_gpus, "KERNELS", kernels)
     seen = set()
-    for content in ("a", "b"):
-        (tmp_path / "output.py").write_text(content)
+    for first, second in (("a", "a"), ("b", "a"), ("a", "b")):
+        (kernels / "output.py").write_text(first)
+        segments.write_text(second)
         seen.add(tested_gpus.kernels_hash.__wrapped__())
-    assert len(seen) == 2
+    assert len(seen) == 3
 
 
 def test_a_tensor_of_a_tracer_without_a_gpu_is_refused_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested_gpus, "_results", {})
+    monkeypatch.setattr(tested_gpus, "results", {})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -236,7 +242,7 @@ from lengthwise.attention import Mask
 from lengthwise.native import tested_gpus
 from lengthwise.attention.fused.backend import Fused
 from lengthwise.forms import AttentionModifiers
-tested_gpus._look_up = lambda device: print("looked up") or {tested}
+tested_gpus.look_up = lambda device: print("looked up") or {tested}
 
 @torch.compile(backend="eager", fullgraph=True, dynamic=True)
 def attend(x):

@@ -21,7 +21,9 @@ from lengthwise.native import openmp
 from lengthwise.native.openmp import Threads
 from lengthwise.span import Span
 
-pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+pytestmark = pytest.mark.skipif(
+    native.unsupported_reason() is not None, reason=f"no kernel here: {native.unsupported_reason()}"
+)
 
 HEADS, DIM = 4, 32
 on_openmp = pytest.mark.skipif(

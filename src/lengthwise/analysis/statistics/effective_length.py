@@ -6,9 +6,10 @@ would decide, which comes too early where scores stay near the threshold. The cu
 interval is on the wrong side of the threshold, even if longer lengths pass again: an input must work at every length up to the
 one that is claimed.
 
-Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested lengths are
-usually doubled. The interval of the effective length begins where the worse ends of the scores' 95 % intervals first cross the
-threshold, and ends where the better ends first cross it, with the same interpolation.
+Between two tested lengths, the curve is interpolated linearly over the logarithm of the length, because tested
+lengths are usually doubled. Its interval is computed from the 95 % intervals of the scores: the lower end is the
+length at which the worse ends of these first cross the threshold, and the upper end that at which their better ends
+do.
 """
 
 import math

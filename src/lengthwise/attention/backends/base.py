@@ -50,7 +50,7 @@ class Backend(ABC):
         """
         return True
 
-    def no_gradients(self, device: torch.device | str) -> str | None:
+    def gradients_unsupported_reason(self, device: torch.device | str) -> str | None:
         """Return why this backend computes no gradients on a device, or None.
 
         If there is a reason, a call that needs gradients raises `ConfigError`.
@@ -73,7 +73,7 @@ class Backend(ABC):
         raise NotImplementedError(f"backend {self.name!r} computes no statistics")
 
 
-def needs_rows(modifiers: AttentionModifiers, kernel: str) -> str | None:
+def rows_unsupported_reason(modifiers: AttentionModifiers, kernel: str) -> str | None:
     """Return why a kernel that never has whole rows of logits or weights cannot compute the modifiers, or None."""
     if modifiers.logit_transform:
         return f"LogitTransform needs whole rows of logits, which {kernel} never has"

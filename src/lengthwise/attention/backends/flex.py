@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, rows_unsupported_reason
 from lengthwise.attention.masks import Mask
 from lengthwise.forms.pairs import Pair, key_index, reader
 from lengthwise.span import Span
@@ -47,8 +47,8 @@ class Flex(Backend):
     name = "flex"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
-        if reason := _no_score_mod(modifiers):
+        """Return why this backend does not support the modifiers, or None; see `gradients_unsupported_reason` for gradients."""
+        if reason := _unsupported_reason(modifiers):
             return reason
         if q.device.type not in ("cpu", "cuda"):
             return f"it supports a CPU and CUDA, not {q.device.type}"
@@ -62,7 +62,7 @@ class Flex(Backend):
         """Return False: this backend is used only if it is named."""
         return False
 
-    def no_gradients(self, device: torch.device | str) -> str | None:
+    def gradients_unsupported_reason(self, device: torch.device | str) -> str | None:
         return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
@@ -89,7 +89,7 @@ def _attend(
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
     needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
-    if needs_grad and (reason := backend.no_gradients(q.device)):
+    if needs_grad and (reason := backend.gradients_unsupported_reason(q.device)):
         raise ConfigError(f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed")
     input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
     if not q.numel():
@@ -119,12 +119,12 @@ def _attend(
         return (out * share[..., None]).to(input_dtype)  # of the keys: exp(lse) / (exp(lse) + exp(logit))
 
 
-def _no_score_mod(modifiers: forms.AttentionModifiers) -> str | None:
+def _unsupported_reason(modifiers: forms.AttentionModifiers) -> str | None:
     """Return why no `score_mod` computes the modifiers, or None."""
     for term in modifiers.terms:
         if term.reads_q and term.reads_k:
             return f"it has no score_mod for {type(term).__name__}, which reads q and k before rotation"
-    return needs_rows(modifiers, "FlexAttention")
+    return rows_unsupported_reason(modifiers, "FlexAttention")
 
 
 def score_mod(
@@ -148,7 +148,7 @@ def score_mod(
     """
     if modifiers.sink:
         raise ConfigError("score_mod: a SinkLogit is in the softmax's denominator; use lengthwise.attend")
-    if reason := _no_score_mod(modifiers):
+    if reason := _unsupported_reason(modifiers):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
     content = [type(term).__name__ for term in modifiers.terms if term.reads_q or term.reads_k]
     if content and (q is None or k is None):

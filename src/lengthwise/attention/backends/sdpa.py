@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, OneDerivative, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, OneDerivative, rows_unsupported_reason
 from lengthwise.attention.masks import Mask
 from lengthwise.span import Span
 
@@ -26,7 +26,7 @@ class SDPA(Backend):
     name = "sdpa"
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-        return needs_rows(modifiers, "fused attention")
+        return rows_unsupported_reason(modifiers, "fused attention")
 
     def prepare(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""

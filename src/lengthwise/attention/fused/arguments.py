@@ -26,7 +26,7 @@ class Axis:
     less: int
 
     @property
-    def is_own(self) -> bool:
+    def is_sized_by_tensor(self) -> bool:
         """Whether the tensors with this axis, and not the call, say how large it is."""
         return self.name not in CALL_AXES and not self.name.isdigit() and not self.less
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise import forms
-from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, rows_unsupported_reason
 from lengthwise.attention.fused import cpu, gpu, operator
 from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
@@ -28,8 +28,8 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
-    own_arguments,
     plain,
+    tensor_arguments,
     terms_for,
     vectors_over_same_distances,
 )
@@ -47,7 +47,7 @@ class Fused(Backend):
 
     def unsupported_reason(self, modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         on_gpu = q.is_cuda
-        if reason := needs_rows(replace(modifiers, values=()), "fused attention"):
+        if reason := rows_unsupported_reason(replace(modifiers, values=()), "fused attention"):
             return reason
         for term in modifiers.terms:
             if term.kernel is None:
@@ -69,7 +69,7 @@ class Fused(Backend):
         if has_vectors and on_gpu:
             size = distance_range([(term.table, term.first) for term in (*products, *values)])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
-            if bidirectional_window and mask.queries > query_parts.queries_per_part(mask.queries, q.shape[-1], size):
+            if bidirectional_window and mask.queries > query_parts.queries_per_chunk(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
         grouped = [type(term).__name__ for term in terms_for(modifiers, "arguments") if _is_group(term)]
         if len(set(grouped)) < len(grouped):
@@ -81,7 +81,7 @@ class Fused(Backend):
             return f"it does not support {q.dtype} on {q.device.type}"
         if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
             return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
-        return kernel.missing()
+        return kernel.unsupported_reason()
 
     def is_worthwhile(self, modifiers: forms.AttentionModifiers, mask: Mask, device: torch.device) -> bool:
         """Return whether the kernels were tested on such a device, if it is a GPU."""
@@ -160,12 +160,7 @@ def _attend(
         )  # fmt: skip
         cache[key] = _Static(arguments, rotary is not None, _changes_q_or_k(modifiers, None))
     arguments, kernel_rotates, changes_q_or_k = cache[key]
-    rotation = modifiers.rotation
-    if kernel_rotates:
-        if _shapes_fit(arguments, q, k):
-            rotation = None
-        else:
-            arguments = arguments._replace(cos_sin_q=None, cos_sin_k=None)
+    rotation = None if kernel_rotates else modifiers.rotation
     changes_q_or_k = changes_q_or_k or rotation is not None
     if not operator.on_gpu(q) and (products or changes_q_or_k):  # which avoids a second rounding to half precision
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
@@ -201,17 +196,6 @@ def rotary_arguments(rotation: forms.TokenRotation | None, dtype: torch.dtype) -
         return None
     cos_sin_q, cos_sin_k = (None if x is None else x[:, 0] for x in both)
     return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
-
-
-def _shapes_fit(rotary: Arguments, q: Tensor, k: Tensor) -> bool:
-    """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
-    for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)):
-        if cos_sin is not None:
-            rows, tokens, _, pairs = cos_sin.shape
-            batch, _, length, dim = x.shape
-            if rows not in (1, batch) or tokens != length or 2 * pairs > dim:
-                return False
-    return True
 
 
 def _changes_q_or_k(modifiers: forms.AttentionModifiers, rotation: forms.TokenRotation | None) -> bool:
@@ -254,5 +238,5 @@ def arguments_of(modifiers: forms.AttentionModifiers, span: Span, mask: Mask, q:
         documents=None if mask.documents is None else mask.documents.long().contiguous(),
         causal=mask.causal,
         window=mask.window or 0,
-        **own_arguments(modifiers, compute, len(q)),
+        **tensor_arguments(modifiers, compute, len(q)),
     )

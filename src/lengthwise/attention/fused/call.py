@@ -61,7 +61,7 @@ def _fields_of(name: str) -> list[Field]:
     for axis in argument.axes:
         if axis.shared:
             fields.append((f"{name}_{axis.name}", _INTEGER, "i64"))
-        elif axis.is_own:
+        elif axis.is_sized_by_tensor:
             fields.append((axis.name, _INTEGER, "i64"))
     return fields
 

@@ -17,7 +17,7 @@ from lengthwise.attention.fused.arguments import (
 )
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.call import Call, View
-from lengthwise.native import loaded, missing, openmp
+from lengthwise.native import loaded, openmp, unsupported_reason
 from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
@@ -70,7 +70,7 @@ def _add_tensor(call: Call, name: str, x: Tensor, sizes: dict[str, int], compute
         fits = fits and has_entries and (size == expected - axis.less or (axis.shared and size == 1))
         if axis.shared:
             setattr(call, f"{name}_{axis.name}", size)
-        elif axis.is_own:
+        elif axis.is_sized_by_tensor:
             setattr(call, axis.name, expected)
     if not fits:
         raise ConfigError(f"{name} has shape {list(x.shape)}, which does not fit q of shape {list(q.shape)}")
@@ -124,11 +124,11 @@ def backward(
 def _summed(total: Tensor, name: str, gradient: Tensor) -> Tensor:
     """Return the sum of a gradient that has every entry of the axes in `sums`, in the shape of the argument."""
     argument = TENSORS[name]
-    own = [axis.name for axis in argument.axes]
+    axes = [axis.name for axis in argument.axes]
     for n, axis in reversed(list(enumerate(argument.sums))):
-        if axis not in own:
+        if axis not in axes:
             total = total.sum(n)
-        elif gradient.shape[own.index(axis)] != total.shape[n]:
+        elif gradient.shape[axes.index(axis)] != total.shape[n]:
             total = total.sum(n, keepdim=True)
     return total
 
@@ -161,4 +161,4 @@ def statistics(
     return result
 
 
-__all__ = ["DTYPES", "backward", "forward", "missing", "statistics"]
+__all__ = ["DTYPES", "backward", "forward", "statistics", "unsupported_reason"]

@@ -28,7 +28,7 @@ def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
     """Return the terms that the kernels take as one thing; see `Term.kernel`.
 
     "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query vector": a vector
-    that is added to q. "arguments": the term's own tensors, which the kernels read as they are (`own_arguments`).
+    that is added to q. "arguments": the term's own tensors, which the kernels read as they are (`tensor_arguments`).
     """
     return [term for term in modifiers.terms if term.kernel == kernel]
 
@@ -102,18 +102,18 @@ def vectors_over_same_distances(
     return (table, first), (value_table, first)
 
 
-def own_arguments(modifiers: AttentionModifiers, compute: torch.dtype, batch: int) -> dict[str, Any]:
+def tensor_arguments(modifiers: AttentionModifiers, compute: torch.dtype, batch: int) -> dict[str, Any]:
     """Return the tensors of terms that are arguments of the kernels under the same names, as they are declared.
 
     If several terms have the same argument, it is their sum.
     """
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for term in terms_for(modifiers, "arguments"):
         for name in TENSORS.keys() & term.tensors.keys():
             argument, x = TENSORS[name], getattr(term, name)
             x = (x if argument.learned else x.detach()).to(argument.dtype or compute)
-            found[name] = found[name] + x if name in found else x
-    return {name: plain(_for_whole_batch(name, x, batch), x.dtype) for name, x in found.items()}
+            tensors[name] = tensors[name] + x if name in tensors else x
+    return {name: plain(_for_whole_batch(name, x, batch), x.dtype) for name, x in tensors.items()}
 
 
 def _for_whole_batch(name: str, x: Tensor, batch: int) -> Tensor:

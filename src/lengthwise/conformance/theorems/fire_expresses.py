@@ -109,7 +109,9 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
                 jumps = [(row[borders] - row[borders - 1], row[0]) for row in values]
                 return Heads(fires=[_fire(StepFIRE, bound, steps, layer, width=width) for layer in jumps])
             case Sandwich():
-                theta, divisors = (part(torch.device("cpu")) for part in (encoding.frequencies, encoding.divisors))
+                theta, divisors = (
+                    function(torch.device("cpu")) for function in (encoding.frequencies, encoding.divisors)
+                )
                 angles, width = (bound * theta[:, None], 0.0), len(theta)
                 sums = [(1 / float(by), -width / float(by)) for by in divisors]
                 return Heads(fires=[_fire(CosineFIRE, bound, angles, layer, width=width) for layer in sums])
@@ -254,14 +256,16 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
         if make in PLAIN:
             for backend in differentiable_backends():
                 constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
-                if not any(_unsupported(e, backend) for fires, original in constructions for e in (original, *fires)):
+                if not any(
+                    _unsupported_reason(e, backend) for fires, original in constructions for e in (original, *fires)
+                ):
                     compared = (in_attention(*both, bound, backend) for both in constructions)
                     pairs = list(chain.from_iterable(compared))
                     where = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
                     yield Result.of(THEOREM, make, where, pairs)
 
 
-def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:
+def _unsupported_reason(encoding: PositionEncoding, backend: str) -> str | None:
     return unsupported_reason(backend, encoding.modifiers(Span.of(2)), Span.of(2))
 
 

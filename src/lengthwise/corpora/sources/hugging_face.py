@@ -95,13 +95,13 @@ class HuggingFaceSource(Source):
                 raise
             except Exception as error:
                 raise self._error(error) from error
-            if known := stream.column_names:
+            if names := stream.column_names:
                 fields = [name for name in (self.options.field, self.options.origin) if name]
-                columns = [name if name in known else name.partition(".")[0] for name in fields]
+                columns = [name if name in names else name.partition(".")[0] for name in fields]
                 for field, column in zip(fields, columns, strict=True):
-                    if column not in known:
+                    if column not in names:
                         raise ConfigError(
-                            f"{self.name} has no field {field!r}{near_miss(field, known)}; its fields are: {', '.join(known)}"
+                            f"{self.name} has no field {field!r}{near_miss(field, names)}; its fields are: {', '.join(names)}"
                         )
                 stream = stream.select_columns(list(dict.fromkeys(columns)))
             self._stream = stream

@@ -122,13 +122,13 @@ def field_of(row: Mapping[str, Any], name: str) -> Any:
     if name in row:
         return row[name]
     value: Any = row
-    for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+    for key in name.split("."):
+        if not isinstance(value, Mapping) or key not in value:
             names = list(map(str, row))
             raise ConfigError(
                 f"it has no field {name!r}{near_miss(name, names)}; its fields are: {', '.join(names)[:200] or 'none'}"
             )
-        value = value[part]
+        value = value[key]
     return value
 
 

@@ -83,14 +83,14 @@ class FileTokenizer(Tokenizer):
     def decode(self, tokens: Iterable[int]) -> bytes:
         """Return the text of the tokens. A token that is a part of a character is shown as U+FFFD."""
         text: list[str] = []
-        known: list[int] = []
+        ids: list[int] = []
         for token in tokens:
             if token == self.bos:
-                text += [self._tokenizer.decode(known, skip_special_tokens=False), "<BOS>"]
-                known = []
+                text += [self._tokenizer.decode(ids, skip_special_tokens=False), "<BOS>"]
+                ids = []
             else:
-                known.append(token)
-        return "".join([*text, self._tokenizer.decode(known, skip_special_tokens=False)]).encode()
+                ids.append(token)
+        return "".join([*text, self._tokenizer.decode(ids, skip_special_tokens=False)]).encode()
 
     def files(self) -> dict[str, bytes]:
         return {FILE: self._content} | ({CONFIG: self._config} if self._config else {})

@@ -63,15 +63,15 @@ def open_examples(names: str, path: str) -> GlueExamples:
     for anything else.
     """
     chosen = datasets(names)
-    parts = [_demo(dataset) if path == DEMO else _opened(dataset, path) for dataset in chosen]
-    examples = {split: [one for part in parts for one in part[0][split]] for split in ("train", "test")}
-    return GlueExamples(examples, " ".join(part[1] for part in parts))
+    loaded = [_demo(dataset) if path == DEMO else _opened(dataset, path) for dataset in chosen]
+    examples = {split: [one for one_dataset in loaded for one in one_dataset[0][split]] for split in ("train", "test")}
+    return GlueExamples(examples, " ".join(one_dataset[1] for one_dataset in loaded))
 
 
-Part = tuple[dict[str, list[Example]], str]  # the examples by split, and a hash
+SplitExamples = tuple[dict[str, list[Example]], str]  # the examples by split, and a hash
 
 
-def _opened(dataset: GlueDataset, path: str) -> Part:
+def _opened(dataset: GlueDataset, path: str) -> SplitExamples:
     files = [find(path, dataset.folders, stems) for stems in (("train",), *dataset.tests)]
     try:
         signatures = tuple(signature(file.stat()) for some in files for file in some)
@@ -81,31 +81,31 @@ def _opened(dataset: GlueDataset, path: str) -> Part:
 
 
 @lru_cache(maxsize=32)  # a study opens the same files many times
-def _read(name: str, files: tuple[tuple[Path, ...], ...], signatures: tuple[tuple[int, ...], ...]) -> Part:
+def _read(name: str, files: tuple[tuple[Path, ...], ...], signatures: tuple[tuple[int, ...], ...]) -> SplitExamples:
     (dataset,) = datasets(name)
     examples: dict[str, list[Example]] = {"train": [], "test": []}
     for number, paths in enumerate(files):
-        found = examples["test" if number else "train"]
-        before = len(found)
+        split_examples = examples["test" if number else "train"]
+        before = len(split_examples)
         for path in paths:
             for where, row in rows(path):
                 try:
-                    found += dataset.examples(row, train=not number, test=max(number - 1, 0))
+                    split_examples += dataset.examples(row, train=not number, test=max(number - 1, 0))
                 except ConfigError as error:
                     raise ConfigError(f"{where}: {error}") from None
-        if len(found) == before:
+        if len(split_examples) == before:
             raise ConfigError(f"{paths[0]} has no rows; copy it again")
     return examples, " ".join(sha256_of(path) for paths in files for path in paths)
 
 
 @lru_cache(maxsize=32)
-def _demo(dataset: GlueDataset) -> Part:
-    made = {split: demo_rows(dataset, split) for split in ("train", "test")}
+def _demo(dataset: GlueDataset) -> SplitExamples:
+    rows_by_split = {split: demo_rows(dataset, split) for split in ("train", "test")}
     examples = {
         split: [
             one for n, row in enumerate(some) for one in dataset.examples(row, split == "train", n % len(dataset.tests))
         ]
-        for split, some in made.items()
+        for split, some in rows_by_split.items()
     }
     return examples, f"{DEMO} {dataset.name}"
 

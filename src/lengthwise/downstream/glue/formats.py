@@ -40,12 +40,12 @@ class GlueDataset:
         """Return the examples of a row. `test`: the number of the file in `tests`. Raise `ConfigError` for an invalid row."""
         rows = [row] if self.flatten is None else self.flatten(row)
         convert = self.convert or plain
-        found = [example for each in rows for example in convert(self, each, train)]
+        examples = [example for each in rows for example in convert(self, each, train)]
         return [
             Example(
                 one.input, one.references, one.group or (self.tests[test][0] if len(self.tests) > 1 else ""), self.name
             )
-            for one in found
+            for one in examples
         ]
 
     def joined(self, row: Mapping[str, Any]) -> str:
@@ -140,7 +140,7 @@ def _marked(text: str, span: str, index: int, mark: str) -> str:
 # ---- SuperGLUE's own nested files ----------------------------------------------------------------------------------
 
 
-def _part(row: Any, name: str, kind: type) -> Any:
+def _field(row: Any, name: str, kind: type) -> Any:
     value = row.get(name) if isinstance(row, dict) else None
     if not isinstance(value, kind):
         raise ConfigError(
@@ -154,12 +154,12 @@ def multirc_rows(row: Row) -> Iterator[Row]:
     if "passage" not in row:
         yield row
         return
-    passage = _part(row, "passage", dict)
-    for question in _part(passage, "questions", list):
-        for answer in _part(question, "answers", list):
+    passage = _field(row, "passage", dict)
+    for question in _field(passage, "questions", list):
+        for answer in _field(question, "answers", list):
             index = {"paragraph": row.get("idx"), "question": question.get("idx")}
             texts = {"paragraph": passage.get("text"), "question": question.get("question")}
-            yield {**texts, "answer": _part({"answer": answer}, "answer", dict).get("text"), "idx": index} | (
+            yield {**texts, "answer": _field({"answer": answer}, "answer", dict).get("text"), "idx": index} | (
                 {"label": answer["label"]} if "label" in answer else {}
             )
 
@@ -169,11 +169,11 @@ def record_rows(row: Row) -> Iterator[Row]:
     if "qas" not in row:
         yield row
         return
-    passage = _part(row, "passage", dict)
+    passage = _field(row, "passage", dict)
     text = text_field(passage, "text")
     try:
-        spans = [text[span["start"] : span["end"] + 1] for span in _part(passage, "entities", list)]
-        for query in _part(row, "qas", list):
+        spans = [text[span["start"] : span["end"] + 1] for span in _field(passage, "entities", list)]
+        for query in _field(row, "qas", list):
             answers = sorted({answer["text"] for answer in query.get("answers") or ()})
             yield {"passage": text, "query": query["query"], "entities": sorted(set(spans)), "answers": answers}
     except (KeyError, TypeError, AttributeError) as error:

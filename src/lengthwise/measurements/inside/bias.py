@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.contract import modifiers_of
-from lengthwise.forms import GatedDistanceBias, KeyBias, RelativeKeyBias, Term, table_dtype
+from lengthwise.forms import table_dtype
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -21,7 +21,7 @@ def no_bias_reason(encoding: PositionEncoding) -> str | None:
     modifiers = modifiers_of(encoding, Span.of(2, 1))
     if modifiers.logit_transform is not None:
         return f"{name} transforms the logits and does not only add to them"
-    if any(map(_has_bias, modifiers.terms)):
+    if any(term.has_bias for term in modifiers.terms):
         return None
     if modifiers.terms:
         return f"what {name} adds depends on the queries and keys"
@@ -30,13 +30,6 @@ def no_bias_reason(encoding: PositionEncoding) -> str | None:
     if encoding.acts_on_embedding():
         return f"{name} adds vectors to the embeddings and no bias to the logits"
     return f"{name} adds no bias"
-
-
-def _has_bias(term: Term) -> bool:
-    """Return whether a term has a part that does not depend on q and k."""
-    return not isinstance(term, KeyBias | GatedDistanceBias) and not (
-        isinstance(term, RelativeKeyBias) and term.vector is None
-    )
 
 
 @torch.no_grad()

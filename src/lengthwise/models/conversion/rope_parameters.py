@@ -81,15 +81,15 @@ def encoding_from_rope_parameters(
         raise ConfigError(
             f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: {', '.join(_TYPES)}"
         )
-    name, names = _TYPES[kind]
-    known = {**_COMMON_KEYS, **names}
+    name, method_keys = _TYPES[kind]
+    names = {**_COMMON_KEYS, **method_keys}
     if kind == "proportional" and theirs.get("factor") in (1, None):
         theirs.pop("factor", None)  # it has this key, which has no effect at 1
     trained = theirs.pop("original_max_position_embeddings", None)
     for key in theirs:
-        if key not in known:
+        if key not in names:
             raise ConfigError(
-                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), known)}; available: {', '.join(known)}"
+                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), names)}; available: {', '.join(names)}"
             )
     if theirs.get("rope_theta") is None:
         theirs["rope_theta"] = 10_000.0 if rope_theta is None else rope_theta
@@ -109,7 +109,7 @@ def encoding_from_rope_parameters(
         theirs.pop("mscale", None)
         theirs.pop("mscale_all_dim", None)
     settings: dict[str, Any] = {"layout": layout}
-    for key, ours in known.items():
+    for key, ours in names.items():
         value = _DEFAULTS.get(key)
         if theirs.get(key) is not None:
             value = _converted(key, theirs[key], head_dim / 2 if ours == "p" else head_dim)
@@ -134,8 +134,8 @@ def _converted(key: str, value: Any, total: int | float) -> Any:
     if key == "partial_rotary_factor":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
             raise ConfigError(f"partial_rotary_factor must be a number, more than 0 and at most 1, got {value!r}")
-        part = int(value * total)  # rounded down as in transformers: 50 · 0.58 is 28.999999999999996, so 28
-        return float(value) if int(value * total + 1e-9) == part else part / total
+        dims = int(value * total)  # rounded down as in transformers: 50 · 0.58 is 28.999999999999996, so 28
+        return float(value) if int(value * total + 1e-9) == dims else dims / total
     return value
 
 
@@ -149,12 +149,12 @@ def _exported_fraction(fraction: float) -> float:
     """
     ours = {n: int(fraction * n + 1e-9) for n in range(1, _MAX_HEAD_DIM + 1)}
     number = fraction
-    for n, part in ours.items():
-        if int(number * n) < part:
-            number = part / n
-            while int(number * n) < part:
+    for n, dims in ours.items():
+        if int(number * n) < dims:
+            number = dims / n
+            while int(number * n) < dims:
                 number = math.nextafter(number, 2)
-    if any(int(number * n) != part for n, part in ours.items()):
+    if any(int(number * n) != dims for n, dims in ours.items()):
         raise ConfigError(
             f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; write it with "
             "all its digits"

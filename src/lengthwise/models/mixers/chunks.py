@@ -19,7 +19,7 @@ class _Masks:
     within: Float[Tensor, "#b h #n c c"]  # of query and key
     before: Float[Tensor, "#b h #n c 1"]  # of the state before the chunk, for each query
     after: Float[Tensor, "#b h #n c 1"]  # of each key in the state after the chunk
-    kept: Float[Tensor, "#b h #n 1 1"]  # of the state before the chunk in that after it
+    state_decay: Float[Tensor, "#b h #n 1 1"]  # of the state before the chunk in that after it
 
 
 def chunkwise(
@@ -45,8 +45,8 @@ def chunkwise(
         if end > start:
             cut, size = slice(start, end), min(CHUNK, end - start)
             masks = _masks(decay.to(q.dtype), size, end - start, tokens - end, documents)
-            q_part, k_part, v_part = (x[:, :, cut].unflatten(2, (-1, size)) for x in (q, k, v))
-            out, state = _chunks(q_part, k_part, v_part, masks, state)
+            q_chunks, k_chunks, v_chunks = (x[:, :, cut].unflatten(2, (-1, size)) for x in (q, k, v))
+            out, state = _chunks(q_chunks, k_chunks, v_chunks, masks, state)
             outputs.append(out.flatten(2, 3))
     return torch.cat(outputs, 2) if len(outputs) > 1 else outputs[0], state
 
@@ -54,10 +54,10 @@ def chunkwise(
 def _chunks(q: Tensor, k: Tensor, v: Tensor, masks: _Masks, state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the output [b, h, n, c, v] of n chunks, and the state after the last one."""
     added = (k * masks.after).transpose(-1, -2) @ v
-    kept, states = masks.kept.expand(-1, -1, k.shape[2], -1, -1), []
+    state_decay, states = masks.state_decay.expand(-1, -1, k.shape[2], -1, -1), []
     for n, of_chunk in enumerate(added.unbind(2)):
         states.append(state)
-        state = torch.addcmul(of_chunk, kept[:, :, n], state)
+        state = torch.addcmul(of_chunk, state_decay[:, :, n], state)
     within = ((q @ k.transpose(-1, -2)) * masks.within) @ v
     return within + (q * masks.before) @ torch.stack(states, 2), state
 
@@ -71,7 +71,7 @@ def _masks(decay: Tensor, size: int, tokens: int, later: int, documents: Tensor 
         within=torch.where(distance >= 0, gamma ** distance.clamp(min=0), 0.0),
         before=gamma ** (index + 1)[:, None],
         after=gamma ** (size - 1 - index)[:, None],
-        kept=gamma**size,
+        state_decay=gamma**size,
     )
     if documents is None:
         return masks
@@ -86,5 +86,5 @@ def _masks(decay: Tensor, size: int, tokens: int, later: int, documents: Tensor 
         masks.within * same,
         masks.before * sees_state[..., None],
         masks.after * (ids == last)[..., None],
-        masks.kept * sees_state[..., -1:, None],
+        masks.state_decay * sees_state[..., -1:, None],
     )

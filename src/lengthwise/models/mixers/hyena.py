@@ -119,8 +119,8 @@ def _convolve(
     rows = z.transpose(1, 2)
     out = torch.zeros_like(rows)
     for group in segments(documents, z.shape[2]):
-        parts = group.take(rows).transpose(1, 2)
-        out = group.put(out, _fft_convolve(parts, h[:, : parts.shape[2]]).transpose(1, 2))
+        inputs = group.take(rows).transpose(1, 2)
+        out = group.put(out, _fft_convolve(inputs, h[:, : inputs.shape[2]]).transpose(1, 2))
     return out.transpose(1, 2)[..., -tokens:]
 
 

@@ -47,13 +47,13 @@ class LSTM(MixerWithMLP):
 
     def _run(self, x: Tensor, state: State | None, documents: Tensor | None) -> tuple[Tensor, State]:
         if documents is None:
-            out, (h, c) = self.lstm(x, None if state is None else tuple(part[None] for part in state))
+            out, (h, c) = self.lstm(x, None if state is None else tuple(tensor[None] for tensor in state))
             return out, (h[0], c[0])
         out, last_h, last_c = torch.zeros_like(x), torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         for group in segments(documents, x.shape[1]):
-            parts = group.take(x)
-            start = tuple(group.start_state(part, parts[:, 0])[None] for part in state or (None, None))
-            packed = pack_padded_sequence(parts, group.lengths.cpu(), batch_first=True, enforce_sorted=False)
+            inputs = group.take(x)
+            start = tuple(group.start_state(tensor, inputs[:, 0])[None] for tensor in state or (None, None))
+            packed = pack_padded_sequence(inputs, group.lengths.cpu(), batch_first=True, enforce_sorted=False)
             result, (h, c) = self.lstm(packed, start)
             out = group.put(out, pad_packed_sequence(result, batch_first=True)[0])
             rows = group.rows[group.last]

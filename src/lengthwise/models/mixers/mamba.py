@@ -77,7 +77,7 @@ class Mamba(MixerBlock):
         # A state accumulates many small numbers, so it is never kept in less than float32.
         state_dtype = torch.promote_types(torch.float32, x.dtype)
         with torch.autocast(x.device.type, enabled=False):
-            dt, B, C, a = (part.to(state_dtype) for part in (dt, B, C, a))
+            dt, B, C, a = (tensor.to(state_dtype) for tensor in (dt, B, C, a))
             A = -self.A_log.to(state_dtype).exp().T.contiguous()
             h = A.new_zeros(len(a), *A.shape) if h is None else h
             y, h = selective_scan(dt, dt * a, A, B, C, h, _carries_state(documents, dt))

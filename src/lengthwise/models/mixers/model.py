@@ -147,7 +147,9 @@ class MixerModel(Model):
             states.append(state)
         if cache is not None:
             # Clones, because a view would keep the whole tensor in memory.
-            cache.states = [tuple(part.clone() if part._is_view() else part for part in state) for state in states]
+            cache.states = [
+                tuple(tensor.clone() if tensor._is_view() else tensor for tensor in state) for state in states
+            ]
             cache.documents = documents
             cache.length += tokens
         return self.lm_head(self.norm(x))

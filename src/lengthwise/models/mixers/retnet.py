@@ -51,7 +51,7 @@ class RetNet(MixerWithMLP):
         *qkv, gate = self.qkvg(x).split(self.sizes, -1)
         with torch.autocast(x.device.type, enabled=False):
             dtype = torch.promote_types(torch.float32, x.dtype)
-            q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2).to(dtype) for part in qkv)
+            q, k, v = (projection.unflatten(-1, (self.heads, -1)).transpose(1, 2).to(dtype) for projection in qkv)
             # Only differences of positions matter, so they begin with 0 in every call and in no document.
             turns = _turns(torch.arange(x.shape[1] + 1, device=x.device), k.shape[-1], dtype)
             out, last = chunkwise(

@@ -70,7 +70,7 @@ class RWKV4(MixerBlock):
         )
         with torch.autocast(x.device.type, enabled=False):
             dtype = torch.promote_types(torch.float32, x.dtype)
-            k, v, decay, first = (part.to(dtype) for part in (k, v, self.time_decay.exp(), self.time_first))
+            k, v, decay, first = (tensor.to(dtype) for tensor in (k, v, self.time_decay.exp(), self.time_first))
             begins = None if documents is None else ~in_same_document(documents, 1)[:, -x.shape[1] :]
             mean, last = weighted_mean(k, v, decay, first, None if state is None else state[:3], begins)
         return self.out(torch.sigmoid(r) * mean.to(r.dtype)), (*last, x[:, -1])
@@ -114,9 +114,9 @@ def weighted_mean(
     for start, end in ((0, whole), (whole, tokens)):
         if end > start:
             size = min(CHUNK, end - start)
-            k_part, v_part = (x[:, start:end].unflatten(1, (-1, size)) for x in (k, v))
+            k_chunks, v_chunks = (x[:, start:end].unflatten(1, (-1, size)) for x in (k, v))
             fresh = None if begins is None else begins[:, start:end].unflatten(1, (-1, size))
-            out, sums, scale = _chunks(k_part, v_part, decay, first, (sums, scale), fresh)
+            out, sums, scale = _chunks(k_chunks, v_chunks, decay, first, (sums, scale), fresh)
             outputs.append(out.flatten(1, 2))
     return torch.cat(outputs, 1), (*sums.unbind(1), scale)
 
@@ -140,13 +140,13 @@ def _chunks(
             scale = torch.maximum(scale - decay, of_token)
             scales_after.append(scale)
         before, after = torch.stack(scales_before, 2), torch.stack(scales_after, 2)
-    kept = (before - decay - after).exp()[:, :, :, None]
+    state_decay = (before - decay - after).exp()[:, :, :, None]
     weight = (k - after).exp()
     added = torch.stack([weight * v, weight], 3)  # [b, n, c, 2, d]
     sums = [torch.zeros_like(added[:, :, 0])]
-    for kept_of_token, of_token in zip(kept.unbind(2), added.unbind(2), strict=True):
-        sums.append(torch.addcmul(of_token, kept_of_token, sums[-1]))
-    own = torch.stack(sums[:-1], 2)
+    for token_decay, of_token in zip(state_decay.unbind(2), added.unbind(2), strict=True):
+        sums.append(torch.addcmul(of_token, token_decay, sums[-1]))
+    earlier_sums = torch.stack(sums[:-1], 2)
     carried, carried_scale, last, last_scale = _carry(sums[-1], scale, size * decay, state, begins)
     scale_of_carried = carried_scale[:, :, None] - offset
     if begins is not None:
@@ -154,7 +154,7 @@ def _chunks(
     bonus = first + k
     with torch.no_grad():
         largest = torch.maximum(torch.maximum(before, scale_of_carried), bonus)
-    total = (before - largest).exp()[:, :, :, None] * own
+    total = (before - largest).exp()[:, :, :, None] * earlier_sums
     total = total + (scale_of_carried - largest).exp()[:, :, :, None] * carried[:, :, None]
     weight = (bonus - largest).exp()
     return (total[:, :, :, 0] + weight * v) / (total[:, :, :, 1] + weight), last, last_scale
@@ -169,11 +169,11 @@ def _carry(
     for n, (of_chunk, of_scale) in enumerate(zip(sums.unbind(1), scales.unbind(1), strict=True)):
         before.append(total)
         before_scales.append(scale)
-        kept_scale = scale - decay
+        decayed_scale = scale - decay
         if begins is not None:
-            kept_scale = kept_scale.masked_fill(begins[:, n].any(1)[:, None], EMPTY)
+            decayed_scale = decayed_scale.masked_fill(begins[:, n].any(1)[:, None], EMPTY)
         with torch.no_grad():
-            largest = torch.maximum(kept_scale, of_scale)
-        total = (kept_scale - largest).exp()[:, None] * total + (of_scale - largest).exp()[:, None] * of_chunk
+            largest = torch.maximum(decayed_scale, of_scale)
+        total = (decayed_scale - largest).exp()[:, None] * total + (of_scale - largest).exp()[:, None] * of_chunk
         scale = largest
     return torch.stack(before, 1), torch.stack(before_scales, 1), total, scale

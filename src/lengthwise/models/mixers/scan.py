@@ -64,7 +64,7 @@ class _Scan(torch.autograd.Function):
             if not buffers or len(buffers[0][0]) != len(state[rows]):
                 buffers = tuple(state.new_empty(dt.shape[1] + n, *state[rows].shape) for n in (0, 1))
             row_steps = [_time_steps(x, rows) for x in (dt, u, B, C, grad_y)]
-            decays, states = (part.unbind(0) for part in buffers)
+            decays, states = (buffer.unbind(0) for buffer in buffers)
             states[0].copy_(state[rows])
             _recompute_states(decays, states, A, row_steps[0], row_steps[1], row_steps[2], _time_steps(keep, rows))
             g, dA_rows = dstate[rows], torch.zeros_like(state[rows])

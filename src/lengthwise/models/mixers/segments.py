@@ -38,8 +38,8 @@ class Segments:
         """Return the state before each document: that of the earlier call if it continues, else 0."""
         if state is None:
             return torch.zeros_like(like)
-        kept = self.continued.reshape(-1, *[1] * (state.ndim - 1))
-        return torch.where(kept, state[self.rows], torch.zeros_like(state[:1]))
+        continued = self.continued.reshape(-1, *[1] * (state.ndim - 1))
+        return torch.where(continued, state[self.rows], torch.zeros_like(state[:1]))
 
 
 def segments(documents: Int[Tensor, "b j"], tokens: int) -> Iterator[Segments]:

@@ -61,10 +61,10 @@ def name(random: Random) -> str:
 
 def names(random: Random, count: int) -> list[str]:
     """Return different names."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[name(random)] = None
-    return list(found)
+    unique: dict[str, None] = {}
+    while len(unique) < count:
+        unique[name(random)] = None
+    return list(unique)
 
 
 def number(random: Random) -> str:

@@ -11,6 +11,6 @@ class Needle:
     name = "needle"
 
     def needles(self, random: Random, depth: float) -> Needles:
-        asked, value = name(random), number(random)
-        sentence = f"The number of {asked} is {value}."
-        return Needles([(depth, sentence)], f"The number of {asked} is", value)
+        key, value = name(random), number(random)
+        sentence = f"The number of {key} is {value}."
+        return Needles([(depth, sentence)], f"The number of {key} is", value)

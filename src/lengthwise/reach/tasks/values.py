@@ -13,8 +13,8 @@ class Values:
     name = "values"
 
     def needles(self, random: Random, depth: float) -> Needles:
-        asked, values = name(random), [number(random) for _ in range(COUNT)]
+        key, values = name(random), [number(random) for _ in range(COUNT)]
         places = sorted(random.random() for _ in values)
-        sentences = [(place, f"A number of {asked} is {value}.") for place, value in zip(places, values, strict=True)]
-        question = f"In the order of the text above, the {COUNT} numbers of {asked} are"
+        sentences = [(place, f"A number of {key} is {value}.") for place, value in zip(places, values, strict=True)]
+        question = f"In the order of the text above, the {COUNT} numbers of {key} are"
         return Needles(sentences, question, ", ".join(values))

@@ -92,7 +92,7 @@ class RayExecutor(RemoteExecutor):
             ended, self.tasks = (
                 ray.wait(self.tasks, num_returns=len(self.tasks), timeout=seconds) if self.tasks else ([], [])
             )
-            found = [ray.get(task) for task in ended]
+            results = [ray.get(task) for task in ended]
         except ray.exceptions.TaskCancelledError:
             return
         except ray.exceptions.RayTaskError as error:
@@ -101,7 +101,7 @@ class RayExecutor(RemoteExecutor):
             raise WorkerError(f"Ray failed: {(str(error).strip().splitlines() or [''])[0]}") from error
         if not ended:
             time.sleep(0 if self.tasks else seconds)
-        if not all(found):
+        if not all(results):
             self.next_submission = time.monotonic() + PAUSE_SECONDS
         if not self.stopping.is_set() and time.monotonic() >= self.next_submission:
             self._submit(self.watcher.unfinished - len(self.tasks))
@@ -145,7 +145,7 @@ class _Parent:
         """Do nothing: the store shows what happens."""
 
 
-_kept: list[tuple[Spec, Worker, _Parent, ExitStack]] = []  # at most one, for the next task
+_open_workers: list[tuple[Spec, Worker, _Parent, ExitStack]] = []  # at most one, for the next task
 
 
 def take_one(spec: Spec) -> bool:
@@ -162,14 +162,14 @@ def take_one(spec: Spec) -> bool:
 
 
 def _take_one(spec: Spec, parent: _Parent) -> bool:
-    if not _kept or _kept[0][0] != spec:
-        for *_, stack in _kept:
+    if not _open_workers or _open_workers[0][0] != spec:
+        for *_, stack in _open_workers:
             stack.close()
-        _kept.clear()
+        _open_workers.clear()
         stack = ExitStack()
-        _kept.append((spec, stack.enter_context(worker_here(spec, parent)), parent, stack))
-    _, worker, kept_parent, _ = _kept[0]
-    kept_parent.stop_requested = parent.stop_requested
+        _open_workers.append((spec, stack.enter_context(worker_here(spec, parent)), parent, stack))
+    _, worker, worker_parent, _ = _open_workers[0]
+    worker_parent.stop_requested = parent.stop_requested
     try:
         return worker.take_one()
     finally:

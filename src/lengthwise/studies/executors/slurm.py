@@ -194,9 +194,10 @@ def batch_script(config: Slurm, compute: Compute, name: str, file: Path, slots: 
         "requeue": True,
         **config.sbatch_options,
     }
-    given = {option: value for option, value in options.items() if value is not None}
+    chosen = {option: value for option, value in options.items() if value is not None}
     lines = [
-        f"#SBATCH --{option}{'' if value is True else f'={shlex.quote(str(value))}'}" for option, value in given.items()
+        f"#SBATCH --{option}{'' if value is True else f'={shlex.quote(str(value))}'}"
+        for option, value in chosen.items()
     ]
     command = shlex.join(worker_command(str(file), compute.devices_per_run))
     return "\n".join(["#!/bin/bash", *lines, "", f"srun --unbuffered --output={shlex.quote(str(log))} {command}", ""])

@@ -52,8 +52,8 @@ class Watcher:
                     self._end(row)
                 self._compare(before, row)
             self.last = {row.key: row for row in rows}
-            found = Counter(row.status for row in rows)
-            self.counts = {status: found[status] for status in STATUSES}
+            numbers = Counter(row.status for row in rows)
+            self.counts = {status: numbers[status] for status in STATUSES}
         except StoreUnreachable as error:  # look again later
             if not self.unreachable:
                 self.emit(Note(text=f"{str(error).partition(';')[0]}; progress is shown again when it answers"))

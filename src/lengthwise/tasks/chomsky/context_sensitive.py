@@ -155,9 +155,9 @@ class NumbersTask(AnsweredTask):
         missing = torch.arange(len(template))
         while len(missing):
             bits = torch.randint(2, (len(missing), template.shape[1]), generator=generator)
-            part = torch.where(template[missing] == 0, bits, template[missing])
-            questions[missing] = part
-            missing = missing[~self.is_positive(part)]
+            candidates = torch.where(template[missing] == 0, bits, template[missing])
+            questions[missing] = candidates
+            missing = missing[~self.is_positive(candidates)]
         return questions
 
 

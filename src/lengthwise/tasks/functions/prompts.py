@@ -159,7 +159,7 @@ class FunctionTask(PrefixTask):
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
-        for xs, ys in zip(*(part.tolist() for part in self.examples_of(batch)), strict=True):
+        for xs, ys in zip(*(tensor.tolist() for tensor in self.examples_of(batch)), strict=True):
             pairs = [(self.input_text(x), self.label_text(y)) for x, y in zip(xs, ys, strict=True)]
             examples = "; ".join(f"{x} -> {y}" for x, y in pairs[:-1])
             query, answer = pairs[-1]

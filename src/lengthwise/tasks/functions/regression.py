@@ -279,6 +279,8 @@ class ReLUNetwork(Regression):
         return w, torch.randn(count, self.width, generator=generator)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
-        w, a = (part.double() for part in functions)  # in float32, processors differ in the last digits of these sums
+        w, a = (
+            tensor.double() for tensor in functions
+        )  # in float32, processors differ in the last digits of these sums
         sums = (xs.double() @ w.mT).relu() @ a[..., None]
         return (math.sqrt(2 / a.shape[1]) * sums[..., 0]).to(xs.dtype)

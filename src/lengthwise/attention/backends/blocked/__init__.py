@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.backends import reference
 from lengthwise.attention.backends.base import Attend, Backend, in_compute_dtype
-from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, Part, query_blocks
+from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, FormTemplate, query_blocks
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import AttentionModifiers, ProductBlocks
 from lengthwise.span import PairBlock, Span
@@ -83,12 +83,12 @@ def _attend(
         q = q * gain.gain[..., None].to(q.dtype)
     sink = modifiers.sink and modifiers.sink.logit.to(q.dtype).expand(q.shape[1])
     tensors: list[Tensor] = []
-    parts: list[tuple[Part, ...]] = []
+    templates: list[tuple[FormTemplate, ...]] = []
     for forms in (terms, [gain] if gain and gain.scales_terms else [], modifiers.values):
-        bound = [Part.of(form, span) for form in forms]
-        parts.append(tuple(part for part, _ in bound))
-        tensors += [x for _, own in bound for x in own]
-    return BlockedAttention.apply(Blocks(span, mask, *parts), q, k, v, sink, *tensors)
+        bound = [FormTemplate.of(form, span) for form in forms]
+        templates.append(tuple(template for template, _ in bound))
+        tensors += [x for _, form_tensors in bound for x in form_tensors]
+    return BlockedAttention.apply(Blocks(span, mask, *templates), q, k, v, sink, *tensors)
 
 
 def _checkpointed_attention(
@@ -101,8 +101,8 @@ def _checkpointed_attention(
     checkpointed = partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
     run = checkpointed if torch.is_grad_enabled() else attend
     out = [
-        run(q[:, :, at.queries], k[:, :, at.keys], v[:, :, at.keys], part, span.select(at), at)
-        for part, at in zip(modifiers.split(blocks), blocks, strict=True)
+        run(q[:, :, at.queries], k[:, :, at.keys], v[:, :, at.keys], block_modifiers, span.select(at), at)
+        for block_modifiers, at in zip(modifiers.split(blocks), blocks, strict=True)
     ]
     return torch.cat(out, 2)
 

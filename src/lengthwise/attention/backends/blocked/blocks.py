@@ -30,7 +30,7 @@ _Hidden = list[tuple[slice, Tensor]]
 
 
 @dataclass(frozen=True)
-class Part:
+class FormTemplate:
     """A form without its tensors of numbers, which autograd stores.
 
     `names`: of these tensors. `others`: the other fields. `shared`: all rows of the batch have the same values. `columns`: those of
@@ -44,8 +44,8 @@ class Part:
     columns: int | None
 
     @classmethod
-    def of(cls, form: Form, span: Span) -> "tuple[Part, list[Tensor]]":
-        """Return the part of a form, and its tensors of numbers."""
+    def of(cls, form: Form, span: Span) -> "tuple[FormTemplate, list[Tensor]]":
+        """Return a form without its tensors, and its tensors of numbers."""
         tensors = {name: x for name, x in form.tensors.items() if x.is_floating_point()}
         others = {f.name: getattr(form, f.name) for f in fields(form) if f.init and f.name not in tensors}
         shared = len(span.q) == 1 and all(x.shape[axis] == 1 for x, axis in form.along("b"))
@@ -87,11 +87,11 @@ class Part:
 
 
 # Forms, each with its tensors, or with their gradients (None if not needed).
-_BoundParts = list[tuple[Part, list[Tensor | None]]]
+_BoundForms = list[tuple[FormTemplate, list[Tensor | None]]]
 
 
-def _views(bound: _BoundParts, block: PairBlock, span: Span) -> list[Tensor | None]:
-    return [view for part, tensors in bound for view in part.views(tensors, block, span)]
+def _views(bound: _BoundForms, block: PairBlock, span: Span) -> list[Tensor | None]:
+    return [view for template, tensors in bound for view in template.views(tensors, block, span)]
 
 
 @dataclass(frozen=True)
@@ -123,22 +123,22 @@ class Blocks:
 
     span: Span
     mask: Mask
-    terms: tuple[Part, ...]
-    gain: tuple[Part, ...]  # one or none
-    values: tuple[Part, ...]
+    terms: tuple[FormTemplate, ...]
+    gain: tuple[FormTemplate, ...]  # one or none
+    values: tuple[FormTemplate, ...]
 
-    def bind(self, tensors: Sequence[Tensor | None]) -> tuple[_BoundParts, _BoundParts, _BoundParts]:
+    def bind(self, tensors: Sequence[Tensor | None]) -> tuple[_BoundForms, _BoundForms, _BoundForms]:
         """Return the terms that all rows of the batch share, the other terms, and the values, each with its tensors.
 
         A gain comes after the terms.
         """
         remaining = iter(tensors)
         terms, gain, values = (
-            [(part, [next(remaining) for _ in part.names]) for part in parts]
-            for parts in (self.terms, self.gain, self.values)
+            [(template, [next(remaining) for _ in template.names]) for template in templates]
+            for templates in (self.terms, self.gain, self.values)
         )
         shared, per_row = (
-            [t for t in terms if all(part.shared for part, _ in (t, *gain)) == same] for same in (True, False)
+            [t for t in terms if all(template.shared for template, _ in (t, *gain)) == same] for same in (True, False)
         )
         return shared and [*shared, *gain], per_row and [*per_row, *gain], values
 
@@ -148,18 +148,18 @@ class Blocks:
         for block in query_blocks(self.mask, q.device):
             rows, keys = block.queries, block.keys
             step = max(1, max_logits // (q.shape[1] * _size(rows) * _size(keys)))
-            parts = [PairBlock(slice(b, min(b + step, len(q))), rows, keys) for b in range(0, len(q), step)]
-            yield PairBlock(slice(0, len(q)), rows, keys), parts
+            row_blocks = [PairBlock(slice(b, min(b + step, len(q))), rows, keys) for b in range(0, len(q), step)]
+            yield PairBlock(slice(0, len(q)), rows, keys), row_blocks
 
-    def sum_of_terms(self, bound: _BoundParts, block: PairBlock, q: Tensor, k: Tensor) -> _Sum:
+    def sum_of_terms(self, bound: _BoundForms, block: PairBlock, q: Tensor, k: Tensor) -> _Sum:
         """Return the sum of the terms for a block. If gradients are enabled, it is a function of new leaves."""
         if not bound:
             return _Sum()
         total, leaves, span = None, [], self.span.select(block)
         q, k = q[block.batch, :, block.queries], k[block.batch, :, block.keys]
-        for part, tensors in bound:
-            form, own = part.form(tensors, block, span, q.dtype)
-            leaves += own
+        for template, tensors in bound:
+            form, new_leaves = template.form(tensors, block, span, q.dtype)
+            leaves += new_leaves
             if isinstance(form, QueryGain):
                 assert total is not None  # it comes after the terms
                 total = total * form.gain[..., None]
@@ -168,12 +168,12 @@ class Blocks:
                 total = new if total is None else total + new
         return _Sum(total, tuple(leaves))
 
-    def sum_of_values(self, bound: _BoundParts, block: PairBlock, weights: Tensor) -> _Sum:
+    def sum_of_values(self, bound: _BoundForms, block: PairBlock, weights: Tensor) -> _Sum:
         """Return what the values add to the output of a block, a function of new leaves and of the weights."""
         total, leaves, span = None, [], self.span.select(block)
-        for part, tensors in bound:
-            value, own = part.form(tensors, block, span, weights.dtype)
-            leaves += own
+        for template, tensors in bound:
+            value, new_leaves = template.form(tensors, block, span, weights.dtype)
+            leaves += new_leaves
             new = value.block(weights, span)
             total = new if total is None else total + new
         return _Sum(total, (*leaves, weights))
@@ -234,13 +234,13 @@ class BlockedAttention(torch.autograd.Function):
     ) -> Tensor:
         row_max, row_sum, out = (q.new_empty(*q.shape[:3], width) for width in (1, 1, v.shape[3]))
         shared, per_row, values = blocks.bind(tensors)
-        for block, parts in blocks.split(q):
+        for block, row_blocks in blocks.split(q):
             shared_sum = blocks.sum_of_terms(shared, block, q, k)
-            for part in parts:
-                at = part.batch, slice(None), part.queries
-                part_sum = blocks.sum_of_terms(per_row, part, q, k)
-                logits = blocks.logits(part, q, k, shared_sum, part_sum)
-                _hide(logits, blocks.hidden(part, q.device), -math.inf)
+            for row_block in row_blocks:
+                at = row_block.batch, slice(None), row_block.queries
+                per_row_sum = blocks.sum_of_terms(per_row, row_block, q, k)
+                logits = blocks.logits(row_block, q, k, shared_sum, per_row_sum)
+                _hide(logits, blocks.hidden(row_block, q.device), -math.inf)
                 row_max[at] = logits.amax(-1, keepdim=True)
                 if sink is not None:
                     row_max[at] = torch.maximum(row_max[at], sink[:, None, None])
@@ -248,8 +248,8 @@ class BlockedAttention(torch.autograd.Function):
                 row_sum[at] = weights.sum(-1, keepdim=True)
                 if sink is not None:
                     row_sum[at] += (sink[:, None, None] - row_max[at]).exp()
-                weighted = weights @ v[part.batch, :, part.keys]
-                added = blocks.sum_of_values(values, part, weights).value
+                weighted = weights @ v[row_block.batch, :, row_block.keys]
+                added = blocks.sum_of_values(values, row_block, weights).value
                 out[at] = (weighted if added is None else weighted + added) / row_sum[at]
         ctx.save_for_backward(q, k, v, sink, out, row_max, row_sum, *tensors)
         ctx.blocks = blocks
@@ -284,28 +284,28 @@ def _backward(
     dtensors = [torch.zeros_like(x) if needed else None for x, needed in zip(tensors, needs_grad, strict=True)]
     shared, per_row, values = blocks.bind(tensors)
     dshared, dper_row, dvalues = blocks.bind(dtensors)
-    for block, parts in blocks.split(q):
+    for block, row_blocks in blocks.split(q):
         with torch.enable_grad():
             shared_sum = blocks.sum_of_terms(shared, block, q, k)
         shared_dS: Tensor | None = None
-        for part in parts:
-            at, keys = (part.batch, slice(None), part.queries), (part.batch, slice(None), part.keys)
+        for row_block in row_blocks:
+            at, keys = (row_block.batch, slice(None), row_block.queries), (row_block.batch, slice(None), row_block.keys)
             with torch.enable_grad():
-                part_sum = blocks.sum_of_terms(per_row, part, q, k)
-            logits, hidden = blocks.logits(part, q, k, shared_sum, part_sum), blocks.hidden(part, q.device)
+                per_row_sum = blocks.sum_of_terms(per_row, row_block, q, k)
+            logits, hidden = blocks.logits(row_block, q, k, shared_sum, per_row_sum), blocks.hidden(row_block, q.device)
             _hide(logits, hidden, -math.inf)
             weights = _weights(logits, row_max[at])
             dv[keys] += weights.mT @ grad[at]
             dS = grad[at] @ v[keys].mT
             if values:
                 with torch.enable_grad():
-                    added = blocks.sum_of_values(values, part, weights.detach().requires_grad_())
-                added.backward(grad[at], [*_views(dvalues, part, blocks.span.select(part)), dS])
+                    added = blocks.sum_of_values(values, row_block, weights.detach().requires_grad_())
+                added.backward(grad[at], [*_views(dvalues, row_block, blocks.span.select(row_block)), dS])
             dS.sub_(delta[at]).mul_(weights)
             _hide(dS, hidden, 0.0)  # already 0, except for queries with NaN
             dq[at] = dS @ k[keys]
             dk[keys] += dS.mT @ q[at]
-            part_sum.backward(dS, _views(dper_row, part, blocks.span.select(part)))
+            per_row_sum.backward(dS, _views(dper_row, row_block, blocks.span.select(row_block)))
             if shared_sum.requires_grad:
                 batch_sum = dS.sum(0, keepdim=True)
                 shared_dS = batch_sum if shared_dS is None else shared_dS.add_(batch_sum)

@@ -29,7 +29,7 @@ from lengthwise.native.gpu import on_device_of_first_argument
 from lengthwise.values import install_extra
 
 
-def missing() -> str | None:
+def unsupported_reason() -> str | None:
     """Return why there are no GPU kernels, or None."""
     if importlib.util.find_spec("triton") is None:
         hint = install_extra("triton") if sys.platform == "linux" else "Triton supports only Linux"
@@ -37,7 +37,7 @@ def missing() -> str | None:
     return None
 
 
-missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see native.missing
+unsupported_reason._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see native.unsupported_reason
 
 
 MAX_DECODING_QUERIES = 16  # up to here there are no lists of tiles, and the keys are split among programs
@@ -192,4 +192,13 @@ def backward(
     return gradients
 
 
-__all__ = ["DTYPES", "MAX_DECODING_QUERIES", "MAX_HEAD_DIM", "Blocks", "backward", "blocks", "forward", "missing"]
+__all__ = [
+    "DTYPES",
+    "MAX_DECODING_QUERIES",
+    "MAX_HEAD_DIM",
+    "Blocks",
+    "backward",
+    "blocks",
+    "forward",
+    "unsupported_reason",
+]

@@ -36,7 +36,7 @@ def _tuple_names() -> list[str]:
         if name in TENSORS:
             axes = TENSORS[name].axes
             names |= dict.fromkeys((name, *(_step_name(name, axis.name) for axis in axes[:-1])))
-            names |= dict.fromkeys(axis.name for axis in axes if axis.is_own)
+            names |= dict.fromkeys(axis.name for axis in axes if axis.is_sized_by_tensor)
         elif NUMBERS[name] is int:
             names[name] = None
     return [*names, *_DERIVED]
@@ -66,7 +66,7 @@ def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
             axes = TENSORS[name].axes
             values[name] = x
             values |= {_step_name(name, axis.name): _step(x, n) for n, axis in enumerate(axes[:-1])}
-            values |= {axis.name: x.shape[n] for n, axis in enumerate(axes) if axis.is_own}
+            values |= {axis.name: x.shape[n] for n, axis in enumerate(axes) if axis.is_sized_by_tensor}
     return KernelArguments(*(({**values, **derived})[name] for name in KernelArguments._fields))
 
 

@@ -18,17 +18,17 @@ from lengthwise.attention.fused.arguments import Arguments, Gradients, Needs
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.products import add_product_over_queries, block_product
 
-_BLOCK = 96  # the number of queries of a part is a multiple of this
-_MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
+_BLOCK = 96  # the number of queries of a chunk is a multiple of this
+_MAX_ROWS = 2  # rows of one chunk have at most as many elements as q, times this (or those of a block, if that is more)
 
 
-def queries_per_part(queries: int, dim: int, distances: int) -> int:
+def queries_per_chunk(queries: int, dim: int, distances: int) -> int:
     """Return how many queries have rows at the same time: a multiple of `_BLOCK`, even if there are fewer queries."""
     return max(1, _MAX_ROWS * queries * dim // distances // _BLOCK) * _BLOCK
 
 
 @dataclass(frozen=True)
-class _Part:
+class _QueryChunk:
     """Some of the queries, the keys that are visible to them, and the columns of their distances."""
 
     queries: slice
@@ -36,10 +36,10 @@ class _Part:
     roll: int  # keys are rolled by this number, so that the last keys are those of the queries
     columns: slice
     first: int  # the distance of the first column
-    call: Arguments  # of all queries, with the positions and documents of this part
+    call: Arguments  # of all queries, with the positions and documents of this chunk
 
     def select_keys(self, x: Tensor) -> Tensor:
-        """Return the keys, the values or the running sums of this part."""
+        """Return the keys, the values or the running sums of this chunk."""
         x = x[:, :, self.keys]
         return x.roll(self.roll, 2) if self.roll else x
 
@@ -48,7 +48,7 @@ class _Part:
         gradient[:, :, self.keys] += new.roll(-self.roll, 2) if self.roll else new
 
     def arguments(self) -> Arguments:
-        """Return the arguments of this part, with the products of its queries and the vectors as rows."""
+        """Return the arguments of this chunk, with the products of its queries and the vectors as rows."""
         call = self.call
         assert call.content is not None and call.key_vectors is not None
         rows = block_product(call.content[:, :, self.queries], call.key_vectors[:, self.columns].mT)
@@ -65,15 +65,15 @@ class _Part:
         )
 
 
-def parts_of(q: Tensor, keys: int, call: Arguments) -> Iterator[_Part]:
+def query_chunks(q: Tensor, keys: int, call: Arguments) -> Iterator[_QueryChunk]:
     assert call.key_vectors is not None
     size, vectors_first, causal, window = call.key_vectors.shape[1], call.key_vectors_first, call.causal, call.window
     position_q, position_k, documents = call.position_q, call.position_k, call.documents
     count = q.shape[2]
-    part_size = queries_per_part(count, q.shape[3], size)
-    assert causal or not window or count <= part_size, "windows depend on indices, which rolling the keys would change"
-    for start in range(0, count, part_size):
-        end = min(count, start + part_size)
+    chunk_size = queries_per_chunk(count, q.shape[3], size)
+    assert causal or not window or count <= chunk_size, "windows depend on indices, which rolling the keys would change"
+    for start in range(0, count, chunk_size):
+        end = min(count, start + chunk_size)
         first, last = keys - count + start, keys - count + end - 1  # the indices of the first and the last query
         visible = last + 1 if causal else keys
         low, high, roll = 0, size, visible - last - 1
@@ -83,15 +83,15 @@ def parts_of(q: Tensor, keys: int, call: Arguments) -> Iterator[_Part]:
                 lowest, highest = max(lowest, 1 - window), min(highest, window - 1)
             low = min(max(lowest - vectors_first, 0), size - 1)
             high = min(max(highest - vectors_first, low), size - 1) + 1
-        part_q = None if position_q is None else _slice(position_q, start, end)
-        part_k, part_documents = (None if x is None else _slice(x, 0, visible) for x in (position_k, documents))
+        chunk_q = None if position_q is None else _slice(position_q, start, end)
+        chunk_k, chunk_documents = (None if x is None else _slice(x, 0, visible) for x in (position_k, documents))
         if roll:
-            part_k = torch.arange(keys, device=q.device)[None] if part_k is None else part_k
-            part_q = part_k[:, first : last + 1].contiguous() if part_q is None else part_q
-            part_k = part_k.roll(roll, 1)
-            part_documents = None if part_documents is None else part_documents.roll(roll, 1)
-        part_call = call._replace(position_q=part_q, position_k=part_k, documents=part_documents)
-        yield _Part(slice(start, end), slice(0, visible), roll, slice(low, high), vectors_first + low, part_call)
+            chunk_k = torch.arange(keys, device=q.device)[None] if chunk_k is None else chunk_k
+            chunk_q = chunk_k[:, first : last + 1].contiguous() if chunk_q is None else chunk_q
+            chunk_k = chunk_k.roll(roll, 1)
+            chunk_documents = None if chunk_documents is None else chunk_documents.roll(roll, 1)
+        chunk_call = call._replace(position_q=chunk_q, position_k=chunk_k, documents=chunk_documents)
+        yield _QueryChunk(slice(start, end), slice(0, visible), roll, slice(low, high), vectors_first + low, chunk_call)
 
 
 def _slice(x: Tensor, start: int, end: int) -> Tensor:
@@ -104,9 +104,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tens
         return gpu.forward(q, k, v, arguments)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     with torch.autocast(q.device.type, enabled=False):
-        for part in parts_of(q, k.shape[2], arguments):
-            at, qkv = part.queries, (q[:, :, part.queries], part.select_keys(k), part.select_keys(v))
-            out[:, :, at], lse[:, :, at] = gpu.forward(*qkv, part.arguments())
+        for chunk in query_chunks(q, k.shape[2], arguments):
+            at, qkv = chunk.queries, (q[:, :, chunk.queries], chunk.select_keys(k), chunk.select_keys(v))
+            out[:, :, at], lse[:, :, at] = gpu.forward(*qkv, chunk.arguments())
     return out, lse
 
 
@@ -118,7 +118,7 @@ def backward(
     if content is None or key_vectors is None:
         return gpu.backward(grad, q, k, v, out, lse, arguments, needs)
     total = empty_gradients(q, k, v, lse, arguments, needs)
-    # Sums over the parts, in the dtype that attention computes in.
+    # Sums over the chunks, in the dtype that attention computes in.
     total |= {name: like_heads(x.to(lse.dtype)) for name, x in (("k", k), ("v", v))}
     needs_vectors = "key_vectors" in needs
     if needs_vectors:
@@ -126,15 +126,15 @@ def backward(
     for x in total.values():
         x.zero_()
     with torch.autocast(q.device.type, enabled=False):
-        for part in parts_of(q, k.shape[2], arguments):
-            at, columns = part.queries, part.columns
+        for chunk in query_chunks(q, k.shape[2], arguments):
+            at, columns = chunk.queries, chunk.columns
             new = gpu.backward(
-                grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
-                lse[:, :, at].contiguous(), part.arguments(), needs | ({"rows"} if needs_vectors else set()),
+                grad[:, :, at], q[:, :, at], chunk.select_keys(k), chunk.select_keys(v), out[:, :, at],
+                lse[:, :, at].contiguous(), chunk.arguments(), needs | ({"rows"} if needs_vectors else set()),
             )  # fmt: skip
             total["q"][:, :, at] = new["q"]
             for name in {"k", "v"} | (needs & {"prefix_sum"}):
-                part.add_to_keys(total[name], new[name])
+                chunk.add_to_keys(total[name], new[name])
             if needs_vectors:
                 total["content"][:, :, at] = block_product(new["rows"], key_vectors[:, columns])
                 add_product_over_queries(total["key_vectors"][:, columns], new["rows"], content[:, :, at])
