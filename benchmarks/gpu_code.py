@@ -29,6 +29,9 @@ from triton.runtime.jit import JITFunction
 
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import LEARNED, SEGMENTS, Arguments
+from lengthwise.attention.fused.gpu import distances, tiles
+from lengthwise.encodings import FIRE
+from lengthwise.native import gpu_segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -57,7 +60,7 @@ NAMES = {
     torch.int64: "i64",
     torch.uint8: "u8",
 }
-NO_PRODUCTS = ("inner_products", "sort_tiles", "sum_columns")  # kernels without products of matrices
+NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns")  # kernels without products of matrices
 
 
 class Compiled:
@@ -234,6 +237,47 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     def action() -> None:
         out, lse = gpu.forward(q, k, v, arguments)
         gpu.backward(grad, q, k, v, out, lse, arguments, needs)
+
+    yield from recorded(action)
+
+
+def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
+    """The kernels without products of matrices, with all that Triton compiles differently: positions, documents, one query."""
+    cpu, position = torch.device("cpu"), torch.arange(tokens).expand(batch, -1).contiguous()
+
+    def arguments(queries: int, segments: int, positions: bool, **more: Any) -> Arguments:
+        if positions:
+            more |= {"position_q": position[:, tokens - queries :].contiguous(), "position_k": position}
+        if not segments:
+            return Arguments(table=torch.zeros(2, 32), rows=torch.zeros(1, 2, queries, 32), **more)
+        lines, knots = torch.zeros(2, segments), torch.zeros(segments - 1)
+        more |= zip(SEGMENTS, (lines, lines, knots, torch.zeros(tokens), torch.ones(batch, queries)), strict=True)
+        return Arguments(**more)
+
+    def action() -> None:
+        for queries, case in (
+            (tokens, arguments(tokens, 0, positions=False)),
+            (1, arguments(1, 0, positions=True, window=1)),
+            (tokens, arguments(tokens, 8, positions=True, documents=position, window=40, causal=False)),
+            (1, arguments(1, 1, positions=False)),
+            (tokens, arguments(tokens, 100, positions=False, documents=position)),
+        ):
+            tiles.by_keys(tiles.Case(case, queries, tokens, cpu), 64, 32)
+            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32, (64, 32))
+        for columns, ends in ((1, True), (40, True), (40, False)):
+            sums = torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64)
+            distances._sum_columns(
+                sums, torch.zeros(4, batch, 2, tokens) if ends else None, -3, torch.zeros(2, columns), 2
+            )
+        for settings in ({}, {"hidden_layers": 0}, {"width": 64, "final_activation": True}):
+            fire = FIRE(num_heads=2, **settings)  # type: ignore[arg-type]
+            parameters, final = list(fire.layers.parameters()), fire.final_activation
+            edges, _ = gpu_segments._edges(parameters[0], parameters, final)
+            slope, intercept, _, gates = gpu_segments._lines(edges, 20, parameters, final)
+            gpu_segments.relu_segments_backward(slope, intercept, parameters, gates, final)
+        numbers = fire.c, fire.L_multiplier, position[0], position
+        tables = gpu_segments.fire_tables(*numbers, 512.0, 1e-6)
+        gpu_segments.fire_tables_backward(*numbers, *tables, 512.0, 1e-6)
 
     yield from recorded(action)
 

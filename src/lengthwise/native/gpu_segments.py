@@ -1,4 +1,4 @@
-"""FIRE's segments and tables, computed by Triton kernels on a GPU: one launch each instead of dozens of small operations.
+"""FIRE's segments and tables, computed by Triton kernels on a GPU: a few launches instead of dozens of small operations.
 
 piecewise.py and fire.py define what is computed; segments.py does the same on a CPU. All arithmetic is in float64.
 """
@@ -63,70 +63,86 @@ def _lines_of_layer(parameters, middle, LAYER: tl.constexpr, ROWS: tl.constexpr,
 
 @triton.jit
 @no_type_check
-def segments_forward(
-    parameters, edges, slope_at, intercept_at, knots, gates, count, room, LAYERS: tl.constexpr, FINAL: tl.constexpr,
-    WIDTHS: tl.constexpr, GATES: tl.constexpr, W: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Write the segments of a ReLU network on [0, 1], layer by layer as `_segments_in_torch` does.
+def _edges_of(edges, number, exists, DEPTH: tl.constexpr):
+    """Return the left and the right edges of segments. Before the first layer (DEPTH 0) there is one segment, [0, 1]."""
+    if DEPTH == 0:
+        left = tl.zeros_like(number).to(tl.float64)
+        right = left + 1.0
+    else:
+        left = tl.load(edges + number, mask=exists, other=0.0)
+        right = tl.load(edges + number + 1, mask=exists, other=0.0)
+    return left, right
 
-    slope, intercept [heads, segments]; knots [segments - 1]; gates [segments, GATES], 1 where a neuron is active. count: the
-    number of segments, or a number above `room` if there was not enough. edges: memory for 2 (room + 2) numbers.
+
+@triton.jit
+@no_type_check
+def split_segments(
+    parameters, edges, new_edges, counts, room, LAYER: tl.constexpr, WIDTHS: tl.constexpr, W: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    """Split the segments of [0, 1] where a neuron of one layer changes its sign, as `_segments_in_torch` does.
+
+    edges [room + 2]: those of the layers before it; counts[LAYER]: how many segments they bound. The next entry of counts
+    becomes a number above `room` if there is not enough memory.
     """
     column = tl.arange(0, W)
-    row = tl.arange(0, ROWS)
-    segments = 1
     needed = 1
-    tl.store(edges + row, tl.where(row == 0, 0.0, 1.0), mask=row < 2)
-    tl.debug_barrier()  # other threads read what was written
-    for layer in tl.static_range(LAYERS - 1 + FINAL):
-        source = edges + (layer % 2) * (room + 2)
-        target = edges + ((layer + 1) % 2) * (room + 2)
-        total = 0
-        for start in range(0, segments, ROWS):
-            exists = start + row < segments
-            left = tl.load(source + start + row, mask=exists, other=0.0)
-            right = tl.load(source + start + row + 1, mask=exists, other=0.0)
-            slope, intercept = _lines_of_layer(parameters, (left + right) / 2, layer, ROWS, WIDTHS, W)
-            zero = -intercept / slope
-            inside = exists[:, None] & (column < WIDTHS[layer + 1])[None, :]
-            inside = inside & (zero > left[:, None]) & (zero < right[:, None])
-            zero = tl.sort(tl.where(inside, zero, float("inf")), 1)
-            zeros = tl.sum(inside.to(tl.int32), 1)
-            edges_of_row = tl.where(exists, zeros + 1, 0)
-            place = total + tl.cumsum(edges_of_row, 0) - edges_of_row
-            tl.store(target + place, left, mask=exists & (place <= room))
-            place = place[:, None] + 1 + column[None, :]
-            tl.store(target + place, zero, mask=(column[None, :] < zeros[:, None]) & (place <= room))
-            total += tl.sum(edges_of_row, 0)
-        needed = tl.maximum(needed, total)
-        segments = tl.minimum(total, room)
-        tl.store(target + segments, 1.0)
-        tl.debug_barrier()
-    source = edges + ((LAYERS - 1 + FINAL) % 2) * (room + 2)
+    if LAYER > 0:
+        needed = tl.load(counts + LAYER)
+    segments = tl.minimum(needed, room)
+    total = 0
     for start in range(0, segments, ROWS):
-        number = start + row
+        number = start + tl.arange(0, ROWS)
         exists = number < segments
-        left = tl.load(source + number, mask=exists, other=0.0)
-        right = tl.load(source + number + 1, mask=exists, other=0.0)
-        middle = (left + right) / 2
-        slope, intercept = _first_layer(parameters, ROWS, WIDTHS, W)
-        before = 0
-        for layer in tl.static_range(1, LAYERS + FINAL):
-            active = intercept + slope * middle[:, None] > 0.0
-            at = gates + number[:, None] * GATES + (before + column)[None, :]
-            tl.store(at, active.to(tl.uint8), mask=exists[:, None] & (column < WIDTHS[layer])[None, :])
-            before += WIDTHS[layer]
-            slope = tl.where(active, slope, 0.0)
-            intercept = tl.where(active, intercept, 0.0)
-            if layer < LAYERS:
-                weight, bias = _load_layer(parameters, layer, WIDTHS, W)
-                slope, intercept = _apply_layer(slope, intercept, weight, bias)
-        at = column[None, :] * segments + number[:, None]
-        written = exists[:, None] & (column < WIDTHS[LAYERS])[None, :]
-        tl.store(slope_at + at, slope, mask=written)
-        tl.store(intercept_at + at, intercept, mask=written)
-        tl.store(knots + number, right, mask=number < segments - 1)
-    tl.store(count, needed)
+        left, right = _edges_of(edges, number, exists, LAYER)
+        slope, intercept = _lines_of_layer(parameters, (left + right) / 2, LAYER, ROWS, WIDTHS, W)
+        zero = -intercept / slope
+        inside = exists[:, None] & (column < WIDTHS[LAYER + 1])[None, :]
+        inside = inside & (zero > left[:, None]) & (zero < right[:, None])
+        zero = tl.sort(tl.where(inside, zero, float("inf")), 1)
+        zeros = tl.sum(inside.to(tl.int32), 1)
+        edges_of_row = tl.where(exists, zeros + 1, 0)
+        place = total + tl.cumsum(edges_of_row, 0) - edges_of_row
+        tl.store(new_edges + place, left, mask=exists & (place < room))
+        place = place[:, None] + 1 + column[None, :]
+        tl.store(new_edges + place, zero, mask=(column[None, :] < zeros[:, None]) & (place < room))
+        total += tl.sum(edges_of_row, 0)
+    tl.store(new_edges + tl.minimum(total, room), 1.0)
+    tl.store(counts + LAYER + 1, tl.maximum(needed, total))
+
+
+@triton.jit
+@no_type_check
+def write_segments(
+    parameters, edges, slope_at, intercept_at, knots, gates, segments, LAYERS: tl.constexpr, FINAL: tl.constexpr,
+    WIDTHS: tl.constexpr, GATES: tl.constexpr, W: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Write slope, intercept [heads, segments], knots [segments - 1] and gates of ROWS segments.
+
+    gates [segments, GATES]: 1 where a neuron is active, else 0.
+    """
+    column = tl.arange(0, W)
+    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    exists = number < segments
+    left, right = _edges_of(edges, number, exists, LAYERS - 1 + FINAL)
+    middle = (left + right) / 2
+    slope, intercept = _first_layer(parameters, ROWS, WIDTHS, W)
+    before = 0
+    for layer in tl.static_range(1, LAYERS + FINAL):
+        active = intercept + slope * middle[:, None] > 0.0
+        at = gates + number[:, None] * GATES + (before + column)[None, :]
+        tl.store(at, active.to(tl.uint8), mask=exists[:, None] & (column < WIDTHS[layer])[None, :])
+        before += WIDTHS[layer]
+        slope = tl.where(active, slope, 0.0)
+        intercept = tl.where(active, intercept, 0.0)
+        if layer < LAYERS:
+            weight, bias = _load_layer(parameters, layer, WIDTHS, W)
+            slope, intercept = _apply_layer(slope, intercept, weight, bias)
+    at = column[None, :] * segments + number[:, None]
+    written = exists[:, None] & (column < WIDTHS[LAYERS])[None, :]
+    tl.store(slope_at + at, slope, mask=written)
+    tl.store(intercept_at + at, intercept, mask=written)
+    tl.store(knots + number, right, mask=number < segments - 1)
 
 
 @triton.jit
@@ -297,22 +313,32 @@ def _network(parameters: Sequence[Tensor], final: bool) -> dict[str, Any]:
 
 
 @on_device_of_first_argument
-def _segments(like: Tensor, parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, ...] | None:
-    constants, room = _network(parameters, final), MAX_SEGMENTS
-    heads = constants["WIDTHS"][-1]
-    slope, intercept, knots, edges = (
-        like.new_empty(n, dtype=torch.float64) for n in (heads * room, heads * room, room, 2 * (room + 2))
-    )
-    gates = like.new_empty(room, constants["GATES"], dtype=torch.uint8)
-    counted = like.new_empty(1, dtype=torch.int32)
-    segments_forward[(1,)](
-        tuple(parameters), edges, slope, intercept, knots, gates, counted, room, **constants
+def _edges(like: Tensor, parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor]:
+    """Return the edges of the segments, and how many there are after each layer; `like` is on the device of all."""
+    network, room = _network(parameters, final), MAX_SEGMENTS
+    constants = {name: network[name] for name in ("WIDTHS", "W", "ROWS", "num_warps")}
+    layers = network["LAYERS"] - 1 + network["FINAL"]
+    edges = like.new_empty(2, room + 2, dtype=torch.float64)
+    counts = like.new_empty(layers + 1, dtype=torch.int32)
+    for layer in range(
+        layers
+    ):  # one launch each, because all of a layer's edges must be written before the next reads them
+        source, target = edges[layer % 2], edges[(layer + 1) % 2]
+        split_segments[(1,)](tuple(parameters), source, target, counts, room, LAYER=layer, **constants)
+    return edges[layers % 2], counts
+
+
+@on_device_of_first_argument
+def _lines(edges: Tensor, count: int, parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, ...]:
+    """Return slope, intercept, knots and gates of `count` segments."""
+    constants = _network(parameters, final)
+    slope, intercept = (edges.new_empty(constants["WIDTHS"][-1], count) for _ in range(2))
+    knots = edges.new_empty(count - 1)
+    gates = edges.new_empty(count, constants["GATES"], dtype=torch.uint8)
+    write_segments[(-(-count // constants["ROWS"]),)](
+        tuple(parameters), edges, slope, intercept, knots, gates, count, **constants
     )  # fmt: skip
-    count = int(counted)  # waits for the device
-    if count > room:
-        return None
-    slope, intercept = (x[: heads * count].view(heads, count) for x in (slope, intercept))
-    return slope, intercept, knots[: count - 1], gates[:count]
+    return slope, intercept, knots, gates
 
 
 def relu_segments(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, ...] | None:
@@ -320,7 +346,9 @@ def relu_segments(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, ..
 
     None if there are more than `MAX_SEGMENTS`.
     """
-    return _segments(parameters[0], parameters, final)
+    edges, counts = _edges(parameters[0], parameters, final)
+    count = int(counts[-1]) if len(counts) > 1 else 1  # waits for the device
+    return None if count > MAX_SEGMENTS else _lines(edges, count, parameters, final)
 
 
 @on_device_of_first_argument
@@ -341,7 +369,7 @@ def fire_tables(
     c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
 ) -> tuple[Tensor, Tensor]:
     """Return FIRE's distance feature and query scale in float64."""
-    query = query.contiguous()
+    distance, query = distance.contiguous(), query.contiguous()
     feature, scale = (torch.empty(x.shape, dtype=torch.float64, device=x.device) for x in (distance, query))
     programs = sum(-(-x.numel() // _CHUNK) for x in (distance, query))
     tables_forward[(programs,)](
@@ -364,7 +392,7 @@ def fire_tables_backward(
     """Return the gradients of c and of the multiplier."""
     grad_c, grad_multiplier = torch.empty_like(c), torch.empty_like(multiplier)
     tables_backward[(1,)](
-        c, multiplier, distance, query.contiguous(), grad_feature.contiguous(), grad_scale.contiguous(), grad_c,
+        c, multiplier, distance.contiguous(), query.contiguous(), grad_feature.contiguous(), grad_scale.contiguous(), grad_c,
         grad_multiplier, distance.numel(), query.numel(), L=L, EPS=eps, CHUNK=_CHUNK, num_warps=8,
     )  # fmt: skip
     return grad_c, grad_multiplier

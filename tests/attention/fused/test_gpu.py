@@ -87,8 +87,18 @@ def test_machine_code(form, dim, dtype, monkeypatch):
     than there is."""
     gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     for one in gpu_code.compiled(form, dim, dtype):
-        if one.name != "inner_products":
+        if one.name not in gpu_code.NO_PRODUCTS:
             assert not gpu_code.problems(one.report(form), one.name, form, dim, dtype)
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("batch", [1, 2])
+def test_small_kernels_compile(batch, monkeypatch):
+    """Those without products of matrices, with everything that changes their machine code: positions, documents, one query."""
+    seen = {one.name for one in _load("gpu_code", BENCHMARKS, monkeypatch).small_kernels(batch)}
+    assert seen == {"classify_tiles", "sort_tiles", "sum_columns", "split_segments", "write_segments", "segments_backward",
+                    "tables_forward", "tables_backward"}  # fmt: skip
 
 
 def test_machine_code_that_will_not_do_is_named(monkeypatch):

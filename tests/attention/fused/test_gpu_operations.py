@@ -63,8 +63,8 @@ def operations(name: str) -> Operations:
 
     def launch(kernel, *args, **kwargs):
         counted.count(kernel.fn.__name__)
-        if kernel.fn.__name__ == "segments_forward":
-            args[kernel.arg_names.index("count")].fill_(20)
+        if kernel.fn.__name__ == "split_segments":
+            args[kernel.arg_names.index("counts")].fill_(20)
             counted.all["fill_"] -= 1
 
     with (
@@ -94,5 +94,5 @@ def test_a_table_takes_at_most_10_operations(name):
 def test_fire_takes_at_most_40_operations():
     """They include those of the encoding."""
     counted = operations("FIRE")
-    assert {"segments_forward", "tables_backward", "sort_tiles", "sum_columns"} <= counted.all.keys()
+    assert {"split_segments", "write_segments", "tables_backward", "sort_tiles", "sum_columns"} <= counted.all.keys()
     assert counted.all.total() <= 40, counted.all

@@ -135,7 +135,7 @@ def test_a_damaged_record_counts_as_none_and_is_replaced(machine: Machine, conte
 
 
 def test_a_change_of_any_kernel_changes_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "segments_forward" in tested_gpus.SEGMENTS.read_text()
+    assert "split_segments" in tested_gpus.SEGMENTS.read_text()
     names = {path.name for path in tested_gpus.KERNELS.glob("*.py")}
     assert {"output.py", "gradients.py", "bias_gradients.py", "block_sizes.py", "__init__.py"} <= names
     segments = tmp_path / "gpu_segments.py"

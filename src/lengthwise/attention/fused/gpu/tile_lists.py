@@ -1,4 +1,8 @@
-"""The Triton kernel that sorts the tiles of a line by kind; tiles.py launches it, and parts.py explains the kinds."""
+"""The Triton kernels that find the kind of every tile and sort the tiles of a line by it; parts.py explains the kinds.
+
+They are two, because the threads of a program may not see what others of the same program write to memory. The kinds are
+complete once the first kernel ends. tiles.py launches both.
+"""
 
 from typing import no_type_check
 
@@ -172,49 +176,57 @@ def _row(at, row, step):
 
 @triton.jit
 @no_type_check
-def sort_tiles(
-    order, ends, kinds, position_q, position_k, documents, distance_feature, query_scale, knots, position_q_step,
-    position_k_step, documents_step, query_scale_step, queries, keys, window, table_first, table_size, rows_first,
-    rows_size, feature_size, segments, lines, width, key_blocks, below, LINES: tl.constexpr, TABLES: tl.constexpr,
+def classify_tiles(
+    kinds, position_q, position_k, documents, distance_feature, query_scale, knots, position_q_step, position_k_step,
+    documents_step, query_scale_step, queries, keys, window, table_first, table_size, rows_first, rows_size,
+    feature_size, segments, lines, width, programs, key_blocks, below, LINES: tl.constexpr, TABLES: tl.constexpr,
     FEW_SEGMENTS: tl.constexpr, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr,
     COARSE_Q: tl.constexpr, COARSE_K: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """Write the tiles of one line, sorted by kind and then by block; see `Tiles` in parts.py.
+    """Write the kind, the info and the block of tiles as one number each, [r, lines, width]; see `Tiles` in parts.py.
 
-    order [r, lines, width], ends [r, lines, 4]. kinds: memory for as many int64. LINES: what the tiles of a line share,
-    "queries", "keys" or "distance" (of their blocks, from -below on). A window of 0 is none. TILES: how many are classified
-    together.
+    LINES: what the tiles of a line share, "queries", "keys" or "distance" (of their blocks, from -below on). A window of 0 is
+    none. A line is divided among `programs`, each of which classifies TILES tiles.
     """
     program = tl.program_id(0)
-    row = program // lines
-    line = program % lines
-    at = program.to(tl.int64) * width
+    line = (program // programs) % lines
+    row = program // programs // lines
     position_q = _row(position_q, row, position_q_step)
     position_k = _row(position_k, row, position_k_step)
     documents = _row(documents, row, documents_step)
     query_scale = _row(query_scale, row, query_scale_step)
     window = tl.where(window > 0, window, 2 * keys)
-    for start in range(0, width, TILES):
-        other = start + tl.arange(0, TILES)
-        q = other
-        k = other
-        exists = other < width
-        if LINES == "queries":
-            q = tl.zeros_like(other) + line
-        elif LINES == "keys":
-            k = tl.zeros_like(other) + line
-        else:
-            k = other - (line - below)
-            exists = exists & (k >= 0) & (k < key_blocks)
-        kind, info = _classify(
-            q, k, position_q, position_k, documents, distance_feature, query_scale, knots, queries, keys, window,
-            table_first, table_size, rows_first, rows_size, feature_size, segments, TABLES, FEW_SEGMENTS, CAUSAL,
-            SIZE_Q, SIZE_K, COARSE_Q, COARSE_K,
-        )  # fmt: skip
-        kind = tl.where(exists, kind, UNSEEN)
-        entry = (kind.to(tl.int64) << 32) + (info << 16).to(tl.int64) + other
-        tl.store(kinds + at + other, entry, mask=other < width)
-    tl.debug_barrier()  # other threads read what was written
+    other = (program % programs) * TILES + tl.arange(0, TILES)
+    q = other
+    k = other
+    exists = other < width
+    if LINES == "queries":
+        q = tl.zeros_like(other) + line
+    elif LINES == "keys":
+        k = tl.zeros_like(other) + line
+    else:
+        k = other - (line - below)
+        exists = exists & (k >= 0) & (k < key_blocks)
+    kind, info = _classify(
+        q, k, position_q, position_k, documents, distance_feature, query_scale, knots, queries, keys, window,
+        table_first, table_size, rows_first, rows_size, feature_size, segments, TABLES, FEW_SEGMENTS, CAUSAL,
+        SIZE_Q, SIZE_K, COARSE_Q, COARSE_K,
+    )  # fmt: skip
+    kind = tl.where(exists, kind, UNSEEN)
+    entry = (kind.to(tl.int64) << 32) + (info << 16).to(tl.int64) + other
+    at = (program // programs).to(tl.int64) * width
+    tl.store(kinds + at + other, entry, mask=other < width)
+
+
+@triton.jit
+@no_type_check
+def sort_tiles(kinds, order, ends, width):
+    """Write the tiles of one line, sorted by kind and then by block: order [r, lines, width], ends [r, lines, 4].
+
+    kinds: the results of `classify_tiles`.
+    """
+    program = tl.program_id(0).to(tl.int64)
+    at = program * width
     count = 0
     for KIND in tl.static_range(5):
         for start in range(0, width, CHUNK):
@@ -225,4 +237,4 @@ def sort_tiles(
             tl.store(order + at + place, (entry & 0x7FFFFFFF).to(tl.int32), mask=chosen == 1)
             count += tl.sum(chosen, 0)
         if KIND < 4:
-            tl.store(ends + program.to(tl.int64) * 4 + KIND, count)
+            tl.store(ends + program * 4 + KIND, count)

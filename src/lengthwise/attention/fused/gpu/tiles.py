@@ -1,7 +1,7 @@
 """Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
 
-A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads. Everything is
-computed on the device without waiting for it.
+A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads; and 8 bytes more
+while they are sorted. Everything is computed on the device without waiting for it.
 """
 
 import functools
@@ -154,7 +154,7 @@ def _sorted(
     below: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r, lines, 4]."""
-    from lengthwise.attention.fused.gpu.tile_lists import sort_tiles
+    from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
 
     arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
     assert max(width, blocks_k) <= 1 << 16, "an entry has 16 bits for its block"
@@ -163,17 +163,18 @@ def _sorted(
     kinds = torch.empty(case.batch, lines, width, dtype=torch.int64, device=case.device)
     placed = (*_placed(arguments), arguments.query_scale)
     steps = [0 if x is None or len(x) == 1 else x.stride(0) for x in placed]
-    position_q, position_k, documents, query_scale = placed
     feature, slope, sizes = arguments.distance_feature, arguments.slope, []
     for table, first in ((arguments.table, arguments.table_first), (arguments.rows, arguments.rows_first)):
         sizes += [first, 0 if table is None else table.shape[-1]]
-    sort_tiles[(case.batch * lines,)](
-        order, ends, kinds, position_q, position_k, documents, feature, query_scale, arguments.knots, *steps, case.queries,
-        case.keys, arguments.window, *sizes, 0 if feature is None else len(feature), 1 if slope is None else slope.shape[1], lines,
-        width, blocks_k, below, LINES=shared, TABLES=case.has_bias and case.has_tables_only,
+    programs = -(-width // _TILES)
+    classify_tiles[(case.batch * lines * programs,)](
+        kinds, *_placed(arguments), feature, arguments.query_scale, arguments.knots, *steps, case.queries, case.keys,
+        arguments.window, *sizes, 0 if feature is None else len(feature), 1 if slope is None else slope.shape[1], lines,
+        width, programs, blocks_k, below, LINES=shared, TABLES=case.has_bias and case.has_tables_only,
         FEW_SEGMENTS=not case.many_segments, CAUSAL=arguments.causal, SIZE_Q=size[0], SIZE_K=size[1], COARSE_Q=coarse[0],
         COARSE_K=coarse[1], TILES=_TILES, num_warps=4,
     )  # fmt: skip
+    sort_tiles[(case.batch * lines,)](kinds, order, ends, width, num_warps=4)
     return order, ends
 
 
