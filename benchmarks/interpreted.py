@@ -18,7 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from lengthwise.attention.fused import operator
-from lengthwise.native import segments
+from lengthwise.encodings import piecewise
 
 
 def ready_once() -> None:
@@ -108,6 +108,7 @@ def in_place_of_the_cpu() -> Iterator[None]:
     with (
         mock.patch.object(operator, "on_gpu", return_value=True),
         mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),
-        mock.patch.object(segments, "is_available", return_value=False),
+        mock.patch.object(piecewise, "uses_library", return_value=False),
+        mock.patch.object(piecewise, "uses_gpu_kernels", return_value=True),
     ):
         yield

@@ -73,12 +73,19 @@ def as_text(value: Any, before: str = "") -> str:
     return json.dumps(value)
 
 
+def write(path: Path, facts: dict[str, Any], figures: dict[str, Any]) -> None:
+    """Write a file of results in one step, so that a process that is killed leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(as_text({"made": facts, "figures": figures}) + "\n")
+    new.replace(path)
+
+
 def save(name: str, figures: dict[str, Any]) -> None:
     """Print where the figures come from and write them to results/<name>.json."""
     facts = header()
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(as_text({"made": facts, "figures": figures}) + "\n")
+    write(path, facts, figures)
     changed = ", with uncommitted changes" if facts["uncommitted_changes"] else ""
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
     print(f"commit {facts['commit']}{changed}")

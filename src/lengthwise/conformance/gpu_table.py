@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention.fused import gpu, tested_gpus
-from lengthwise.attention.fused.tested_gpus import Combination
+from lengthwise.attention.fused import gpu
+from lengthwise.conformance import gpu_networks
 from lengthwise.conformance.gpu_kernels import BIASES, DIMS, DTYPES, FORMS, Form, bias_names, difference
 from lengthwise.conformance.processes import Progress, no_progress, run_in_processes
+from lengthwise.native import tested_gpus
+from lengthwise.native.tested_gpus import Combination
 from lengthwise.values import ConfigError
 
 
@@ -56,6 +58,8 @@ def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[For
 def _failure(device: torch.device, form: Form) -> str | None:
     warnings.filterwarnings("ignore", "the GPU kernels of lengthwise were not tested")  # that is what happens now
     try:
+        if form.biases == ("segments",) and (reason := gpu_networks.difference(device)):
+            return reason
         return difference(form, device)
     except Exception as error:  # of Triton's compiler, of the driver, out of memory
         lines = str(error).strip().splitlines()

@@ -151,12 +151,15 @@ class FIRE(PositionEncoding):
             unit = torch.where(unit > 0, unit, 1.0)
             distance_feature, query_scale = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
-            distance_feature, query_scale = _Tables.apply(
-                self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps
-            )
+            distance_feature, query_scale = self.tables(self.c, self.L_multiplier, distance, span.q.long())
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
+
+    def tables(self, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two factors of x: the distance feature and the query scale."""
+        feature, scale = _Tables.apply(c, multiplier, distance, query, self.L, self.eps)
+        return feature, scale
 
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.
@@ -187,6 +190,10 @@ class _Tables(torch.autograd.Function):
         ctx.L, ctx.eps = L, eps
         if piecewise.uses_library(c, multiplier, distance, query):
             return segments.fire_tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
+        if piecewise.uses_gpu_kernels(c, multiplier, distance, query):
+            from lengthwise.native import gpu_segments
+
+            return gpu_segments.fire_tables(c, multiplier, distance, query, L, eps)
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
         query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
@@ -220,6 +227,14 @@ class _Tables(torch.autograd.Function):
         saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
         if not torch.is_grad_enabled() and piecewise.uses_library(*saved, grad_feature, grad_scale):
             return _Tables.compiled_backward(ctx, saved, grad_feature, grad_scale)
+        if not torch.is_grad_enabled() and piecewise.uses_gpu_kernels(*saved, grad_feature, grad_scale):
+            from lengthwise.native import gpu_segments
+
+            c, multiplier, distance, query = saved
+            grad_c, grad_multiplier = gpu_segments.fire_tables_backward(
+                c, multiplier, distance, query, grad_feature, grad_scale, ctx.L, ctx.eps
+            )
+            return grad_c, grad_multiplier, *[None] * 4
         c, multiplier, distance, query = saved
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps

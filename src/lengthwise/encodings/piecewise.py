@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.forms import table_dtype
-from lengthwise.native import segments
+from lengthwise.native import segments, tested_gpus
+from lengthwise.native.gpu import has_triton
 from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
@@ -118,10 +119,24 @@ def uses_library(*tensors: Tensor) -> bool:
     return plain and segments.is_available()
 
 
+def uses_gpu_kernels(*tensors: Tensor) -> bool:
+    """Whether Triton kernels compute on these tensors: the same for a GPU where the kernels were tested."""
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
+        return False
+    plain = all(type(x) in (Tensor, nn.Parameter) and x.is_cuda for x in tensors)
+    return plain and has_triton() and tested_gpus.is_tested(tensors[0].device)
+
+
 def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return slope, intercept, knots, and for each segment which neurons are active, as 1 and 0 [segments, neurons]."""
     if uses_library(*parameters) and segments.supports(parameters):
         return segments.relu_segments(parameters, final)
+    if uses_gpu_kernels(*parameters):
+        from lengthwise.native import gpu_segments
+
+        if gpu_segments.supports(parameters) and (result := gpu_segments.relu_segments(parameters, final)) is not None:
+            slope, intercept, knots, gates = result
+            return slope, intercept, knots, gates
     lines, knots, layer_gates = _segments_in_torch(parameters, final)
     slope, intercept = lines.mT.contiguous()
     gates = torch.cat(layer_gates, 1) if layer_gates else lines.new_empty(lines.shape[1], 0)
@@ -134,6 +149,11 @@ def _parameter_gradients(
     tensors = (*parameters, gates, grad_slope, grad_intercept)
     if not torch.is_grad_enabled() and uses_library(*tensors) and segments.supports(parameters):
         return segments.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
+    if not torch.is_grad_enabled() and uses_gpu_kernels(*tensors):
+        from lengthwise.native import gpu_segments
+
+        if gpu_segments.supports(parameters):
+            return gpu_segments.relu_segments_backward(grad_slope, grad_intercept, parameters, gates, final)
     sizes = [len(bias) for bias in parameters[1::2]]
     layer_gates = gates.split(sizes if final else sizes[:-1], 1)
     return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lengthwise import forms
 from lengthwise.attention.backends.base import Attend, Backend, Measurement, rows_unsupported_reason
-from lengthwise.attention.fused import cpu, gpu, operator, tested_gpus
+from lengthwise.attention.fused import cpu, gpu, operator
 from lengthwise.attention.fused.arguments import TENSORS, Arguments
 from lengthwise.attention.fused.buffers import compute_dtype
 from lengthwise.attention.fused.gpu import query_parts
@@ -34,6 +34,7 @@ from lengthwise.attention.fused.tables import (
     vectors_over_same_distances,
 )
 from lengthwise.attention.masks import Mask
+from lengthwise.native import tested_gpus
 from lengthwise.span import Span
 
 _SCALED = ("vectors", "query vector")  # terms that a QueryGain can scale before the kernel; see `terms_for`

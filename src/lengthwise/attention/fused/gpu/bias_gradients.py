@@ -245,3 +245,76 @@ def position_gradients(
                 new = _to_fixed_point(dS * a * query_scale[:, None], fixed_point_scale + 1)
                 tl.atomic_add(grad_feature + to, new, mask=visible, sem="relaxed")
                 _scatter_segments(grad_segments, s, x, dS, visible, head, fixed_point_scale, args, sizes)
+
+
+@triton.jit
+@no_type_check
+def _entries(tile_sums, e, lines, chosen, B: tl.constexpr):
+    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the next."""
+    line = e // B
+    n = e % B
+    own = tl.load(tile_sums + line.to(tl.int64) * (2 * B) + n, mask=chosen & (line < lines), other=0.0)
+    before = tl.load(tile_sums + (line - 1).to(tl.int64) * (2 * B) + B + n, mask=chosen & (line > 0), other=0.0)
+    return own + before
+
+
+@triton.jit
+@no_type_check
+def _sum_range(tile_sums, begin, end, lines, B: tl.constexpr, CHUNK: tl.constexpr):
+    """Return the sum of the entries from `begin` to `end` of a head."""
+    total = tl.zeros([CHUNK], tl.float64)
+    for n in range(begin, end, CHUNK):
+        e = n + tl.arange(0, CHUNK)
+        total += _entries(tile_sums, e, lines, e < end, B)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+@no_type_check
+def _sum_vector(at, size, CHUNK: tl.constexpr):
+    total = tl.zeros([CHUNK], tl.float64)
+    for start in range(0, size, CHUNK):
+        n = start + tl.arange(0, CHUNK)
+        total += tl.load(at + n, mask=n < size, other=0.0).to(tl.float64)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+@no_type_check
+def sum_columns(
+    tile_sums, end_sums, out, pairs, batch, heads, lines, start, columns, queries, programs, B: tl.constexpr,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Sum the results of `distance_gradients` [b h, lines, 2 B] over the batch into columns, [rows, columns].
+
+    pairs: how many of (b, h) belong to a row, `batch` times `heads`. Entry e belongs to column e + start; those past an end are
+    added to it. end_sums [.., b, h, queries]: more of the first and the last column, or None.
+    """
+    program = tl.program_id(0)
+    row = program // programs
+    first = (program % programs) * COLUMNS
+    column = first + tl.arange(0, COLUMNS)
+    entries = (lines + 1) * B
+    e = column - start
+    inner = (column > 0) & (column < columns - 1) & (e >= 0) & (e < entries)
+    total = tl.zeros([COLUMNS], tl.float64)
+    all_heads = heads * (tl.num_programs(0) // programs)
+    low = tl.minimum(tl.maximum(1 - start, 0), entries)
+    high = tl.maximum(tl.minimum(tl.maximum(columns - 1 - start, 0), entries), low)
+    for pair in range(pairs):
+        head = row * heads + pair % heads
+        number = ((pair // heads) * all_heads + head).to(tl.int64)
+        at = tile_sums + number * lines * (2 * B)
+        total += _entries(at, e, lines, inner, B)
+        if first == 0:
+            total += tl.where(column == 0, _sum_range(at, 0, low, lines, B, CHUNK), 0.0)
+            if end_sums is not None:
+                more = _sum_vector(end_sums + number * queries, queries, CHUNK)
+                total += tl.where(column == 0, more, 0.0)
+        if first + COLUMNS >= columns:
+            total += tl.where(column == columns - 1, _sum_range(at, high, entries, lines, B, CHUNK), 0.0)
+            if end_sums is not None:
+                step = (batch * all_heads).to(tl.int64) * queries
+                more = _sum_vector(end_sums + step + number * queries, queries, CHUNK)
+                total += tl.where(column == columns - 1, more, 0.0)
+    tl.store(out + row * columns + column, total, mask=column < columns)

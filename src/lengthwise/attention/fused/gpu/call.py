@@ -78,8 +78,7 @@ class Call:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        segments = {name: x.float() for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
-        arguments = arguments._replace(**segments)
+        arguments = _with_segments_in_float32(arguments)
         self.sink, self.prefix_sum, self.values = arguments.sink, arguments.prefix_sum, arguments.value_vectors
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
         for name in ("content", "key_vectors", "cos_sin_q", "cos_sin_k"):
@@ -129,6 +128,15 @@ class Call:
             return self.parts.Tiles(None, None, 0, 0)
         order, ends = lists
         return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
+
+
+def _with_segments_in_float32(arguments: Arguments) -> Arguments:
+    segments = {name: x for name in SEGMENTS if (x := getattr(arguments, name)) is not None}
+    if not segments:
+        return arguments
+    rounded: dict[str, Any] = {name: torch.empty_like(x, dtype=torch.float32) for name, x in segments.items()}
+    torch._foreach_copy_(list(rounded.values()), list(segments.values()))  # one launch
+    return arguments._replace(**rounded)
 
 
 def _step(x: Tensor, axis: int) -> int:

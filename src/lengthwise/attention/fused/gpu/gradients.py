@@ -245,17 +245,17 @@ def _subtract_residual(total, rest, weight):
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, args,
-    tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows, fixed_point_scale,
+    args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, TABLE_GRAD: tl.constexpr,
     SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 
-    residuals, dw, means [b, h, i]: the sum of dS, that of a sink included, which would be 0 without rounding errors, if ROW_SUMS;
-    the gradient of query_scale; the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS
-    past the first and the last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a
-    `fixed_point_scale`.
+    residuals [b, h, i]: the sum of dS, that of a sink included, if ROW_SUMS. It would be 0 without rounding errors, as the
+    gradient of a bias needs; `corrected` is delta plus that sum. dw, means [b, h, i]: the gradient of query_scale; the mean of
+    slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
+    table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first
@@ -288,6 +288,7 @@ def query_gradients(
     at = pair.to(tl.int64) * sizes.queries + queries[1]
     if ROW_SUMS:
         tl.store(residuals + at, state[6], mask=exists)
+        tl.store(corrected + at, (row_delta.to(tl.float64) + state[6]).to(tl.float32), mask=exists)
     if SEGMENT_GRADS:
         tl.store(dw + at, state[1], mask=exists)
         tl.store(means + at, state[7], mask=exists)

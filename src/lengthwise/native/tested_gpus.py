@@ -1,4 +1,4 @@
-"""The GPUs where `backend="auto"` uses the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
+"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
 
 Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the results are
 right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of the same kind.
@@ -17,7 +17,8 @@ from lengthwise import cache_folder
 from lengthwise.native.library import user_stacklevel
 
 FILE = "tested-gpus"  # in the cache folder: a list of combinations as JSON
-KERNELS = Path(__file__).parent / "gpu"
+SEGMENTS = Path(__file__).parent / "gpu_segments.py"
+KERNELS = Path(__file__).parents[1] / "attention" / "fused" / "gpu"
 
 
 class Combination(NamedTuple):
@@ -77,7 +78,7 @@ def combination_of(device: torch.device) -> Combination:
 def kernels_hash() -> str:
     """Return a hash of the source of the kernels."""
     digest = hashlib.sha256()
-    for path in sorted(KERNELS.glob("*.py")):
+    for path in [SEGMENTS, *sorted(KERNELS.glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
