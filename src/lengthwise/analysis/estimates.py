@@ -22,16 +22,16 @@ from lengthwise.analysis.intervals import (
 class Estimate:
     """A number of one model, such as its score at a length: the mean over `n` examples and its standard error.
 
-    `standard_error`: NaN if unknown. `n`: 0 if unknown. `groups`: the means over equal groups of examples, which are the same for
-    every model; empty if they are not stored. `key`, `seed`: those of the model's run.
+    `key`, `seed`: those of the model's run. `standard_error`: NaN if unknown. `n`: 0 if unknown. `groups`: the means over equal
+    groups of examples, which are the same for every model; empty if they are not stored.
     """
 
+    key: str = ""
+    seed: int = 0
     mean: float
     standard_error: float = math.nan
     n: float = 0
     groups: tuple[float, ...] = ()
-    key: str = ""
-    seed: int = 0
 
 
 def weighted(parts: Sequence[tuple[float, Estimate]], total: float = 1.0) -> Estimate:

@@ -132,7 +132,8 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     """
     means = []
     for scores in _complete_seeds(task, series, kind).values():
-        weights = _weights(scores, task.metric)
+        # With groups, the examples are the same at all lengths.
+        weights = [1.0] * len(scores) if scores[0].groups else _weights(scores, task.metric)
         means.append(weighted(list(zip(weights, scores, strict=True)), sum(weights)))
     if len(means) == 1:
         means = [replace(means[0], standard_error=math.nan)]  # the examples of several lengths may be related
@@ -166,8 +167,8 @@ def _complete_seeds(task: TaskFindings, series: Series, kind: Kind) -> dict[int,
 
 
 def _weights(scores: Sequence[Estimate], metric: Metric) -> list[float]:
-    """Return the weights of the lengths in a mean over them: see `overall`. Equal groups of examples have equal weights."""
-    return [score.n if metric.share and not score.groups else 1 for score in scores]
+    """Return the weights of the lengths in a mean over them, see `overall`."""
+    return [score.n if metric.share else 1 for score in scores]
 
 
 def _queries(
