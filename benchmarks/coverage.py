@@ -67,7 +67,7 @@ def inside(low: float, high: float, true: float) -> bool:
 def score_of_shares(shares: Shares) -> Contains:
     def contains(chance: Chance, seeds: int) -> bool:
         scores = [Estimate(mean=mean, n=shares.examples) for mean in shares.draw(chance, seeds)]
-        found = interval_of(scores, EXACT_MATCH.limits, share=True)
+        found = interval_of(scores, EXACT_MATCH.limits, share=EXACT_MATCH.share)
         return inside(found.low, found.high, shares.mean)
 
     return contains
