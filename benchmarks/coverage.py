@@ -19,8 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is there
 import numpy as np
 from record import save
 
-from lengthwise.analysis.findings import SeedScore
-from lengthwise.analysis.intervals import of_seeds, over_seeds_and_groups
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import over_seeds_and_groups
 from lengthwise.analysis.ranks import mean_reciprocal_rank, reciprocal_ranks
 from lengthwise.analysis.statistics import (
     Curve,
@@ -66,9 +66,8 @@ def inside(low: float, high: float, true: float) -> bool:
 
 def score_of_shares(shares: Shares) -> Contains:
     def contains(chance: Chance, seeds: int) -> bool:
-        found = of_seeds(
-            shares.draw(chance, seeds), [0.0] * seeds, [shares.examples] * seeds, [()] * seeds, EXACT_MATCH
-        )
+        scores = [Estimate(mean=mean, n=shares.examples) for mean in shares.draw(chance, seeds)]
+        found = interval_of(scores, EXACT_MATCH.limits, share=EXACT_MATCH.share)
         return inside(found.low, found.high, shares.mean)
 
     return contains
@@ -79,7 +78,7 @@ def score_of_losses(of_seed: float, of_examples: float, skew: float = 0.0) -> Co
 
     def contains(chance: Chance, seeds: int) -> bool:
         means = 2 + of_seed * standard(chance, seeds, skew) + of_examples * chance.standard_normal(seeds)
-        found = of_seeds(means.tolist(), [of_examples] * seeds, [EXAMPLES] * seeds, [()] * seeds, CROSS_ENTROPY)
+        found = interval_of([Estimate(mean=mean) for mean in means.tolist()])
         return inside(found.low, found.high, 2.0)
 
     return contains
@@ -91,7 +90,7 @@ def score_of_common_texts(of_seed: float, of_texts: float) -> Contains:
     def contains(chance: Chance, seeds: int) -> bool:
         true = 2 + of_texts * chance.standard_normal()
         means = true + of_seed * chance.standard_normal(seeds)
-        found = of_seeds(means.tolist(), [of_texts] * seeds, [16] * seeds, [()] * seeds, CROSS_ENTROPY)
+        found = interval_of([Estimate(mean=mean) for mean in means.tolist()])
         return inside(found.low, found.high, true)
 
     return contains
@@ -117,7 +116,7 @@ def score_of_groups(of_seed: float, of_group: float, of_both: float, groups: int
 def curves(values: np.ndarray, errors: float) -> list[Curve]:
     """Return the curves of seeds, from their scores [seeds, lengths]."""
     return [
-        Curve(seed, tuple(SeedScore(key="", seed=seed, mean=v, standard_error=errors, n=EXAMPLES) for v in row))
+        tuple(Estimate(seed=seed, mean=v, standard_error=errors, n=EXAMPLES) for v in row)
         for seed, row in enumerate(values.tolist())
     ]
 

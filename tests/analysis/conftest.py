@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.store.rows import RunRow, ScoreRow
+from lengthwise.store.rows import AnswerRow, RunRow
 from tests.made_answers import score_answer, stored
 
 Make = Callable[..., RunRow]
@@ -53,8 +53,8 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
 
 def score_row(
     run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, n: int = 64, **cells: Any
-) -> ScoreRow:
-    return ScoreRow.of(stored(run.key, score_answer(asked or run.asked[0], mean, n, standard_error, **cells)))
+) -> AnswerRow:
+    return stored(run.key, score_answer(asked or run.asked[0], mean, n, standard_error, **cells))
 
 
 def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any) -> Findings:
@@ -75,7 +75,7 @@ def make_run() -> Make:
 
 
 @pytest.fixture
-def make_score() -> Callable[..., ScoreRow]:
+def make_score() -> Callable[..., AnswerRow]:
     return score_row
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
+from lengthwise.analysis import Estimate, Point, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
 from lengthwise.analysis.intervals import over_shares
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
@@ -26,7 +26,7 @@ def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **change
         points = []
         for place, length in enumerate(lengths):
             seeds = tuple(
-                SeedScore(key=f"{label}{seed}", seed=seed, mean=row[place][0], standard_error=0.1, n=row[place][1])
+                Estimate(key=f"{label}{seed}", seed=seed, mean=row[place][0], standard_error=0.1, n=row[place][1])
                 for seed, row in by_seed.items()
                 if len(row) > place
             )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lengthwise.analysis import Findings, SeedScore
+from lengthwise.analysis import Estimate, Findings
 from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
 from lengthwise.analysis.ranks import mean_reciprocal_rank
 from lengthwise.analysis.statistics import (
@@ -37,10 +37,7 @@ Make = Callable[..., Findings]
 
 
 def curves(*rows: Sequence[float], n: int = 100) -> list[Curve]:
-    return [
-        Curve(s, tuple(SeedScore(key="", seed=s, mean=v, standard_error=0.0, n=n) for v in row))
-        for s, row in enumerate(rows)
-    ]
+    return [tuple(Estimate(seed=s, mean=v, standard_error=0.0, n=n) for v in row) for s, row in enumerate(rows)]
 
 
 # ---- effective lengths ------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.analysis.intervals import of_share
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import Interval
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import load
@@ -509,9 +510,13 @@ def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
     question = {"functions": ("parity-function",), "dims": 3, "prompts": KINDS[:2], "shots": (0, 1, 3), "examples": 100}
     rows = measured(load(tmp_path), **question, form="auto")
     found = {(row["prompts"], row["shots"]): row for row in rows}
+
+    def interval(share: float) -> Interval:
+        return interval_of([Estimate(mean=share, standard_error=0.0, n=100)], share=True)
+
     for count in (1, 3):
         row = found["duplicated", count]
-        assert of_share(row["correct"], 100).low > 0.9 > row["constant"]
+        assert interval(row["correct"]).low > 0.9 > row["constant"]
     for cell in (("duplicated", 0), ("standard", 3)):
-        assert of_share(found[cell]["correct"], 100).low < 0.6
+        assert interval(found[cell]["correct"]).low < 0.6
     assert found["duplicated", 3]["mass"] > 0.9

@@ -168,7 +168,7 @@ def test_what_is_missing_sorts_below(open_page: Any, tmp_path: Path, make_row: M
     runs = [make_row(key=label, label=label) for label in ("A", "B", "C")]
     scores = [make_score(r, n, m) for r, m in zip(runs, (3.0, 1.0, 2.0), strict=True) for n in (128, 1024)]
     path = write(
-        from_rows([], runs, [s for s in scores if (s.key, s.asked["length"]) != ("B", 128)]), tmp_path / "r.html"
+        from_rows([], runs, [s for s in scores if (s.key, s.question["length"]) != ("B", 128)]), tmp_path / "r.html"
     )
     with opened(open_page, path) as page:
         head = page.locator(".task .scores thead button").nth(1)

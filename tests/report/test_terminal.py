@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import table
+from tests.made_answers import changed
 
 Make = Callable[..., Any]
 
@@ -69,7 +70,7 @@ def test_a_note_that_is_not_shown_is_counted(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> None:
     runs, scores = make_rows()
     beside = [{"name": "bigram", "score": 1.85, "floor": True}]
-    floors = [s._replace(baselines=beside) if "tokens" in s.asked else s for s in scores]
+    floors = [changed(s, baselines=beside) if "tokens" in s.question else s for s in scores]
     text = printed(from_rows([make_study()], runs, floors))
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("(not learned)") == 2, "NoPE (1.871) and Sinusoidal (1.902) on text"

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, of_scores, of_share, over_examples, over_rounds
+from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.intervals import Interval, over_rounds
 from lengthwise.analysis.kinds import KIND_WORDS, length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table
 from lengthwise.measurements.base import Bounds, Column, Number, Numbers
 from lengthwise.measurements.table import How, joined
+from lengthwise.metrics import Metric
 
 if TYPE_CHECKING:
     from lengthwise.store import AnswerRow, RunRow
@@ -37,7 +39,7 @@ class Summary:
     """The answers of encodings to the same question, which may be compared.
 
     `question`: what all have in common. `lengths`: the lengths that numbers are means over, if any. `metric`: the
-    bounds of the task's metric. `facts`: the origin of the numbers, flat. `reference`, `pairing`: of a comparison,
+    task's metric. `facts`: the origin of the numbers, flat. `reference`, `pairing`: of a comparison,
     the encoding that all are compared with, and whether its runs have the same seed.
     """
 
@@ -45,7 +47,7 @@ class Summary:
     question: Mapping[str, Any]
     series: tuple[Series, ...]
     lengths: tuple[int, ...] = ()
-    metric: Bounds = None
+    metric: Metric | None = None
     facts: Mapping[str, Any]
     reference: str = ""
     pairing: str = ""
@@ -61,7 +63,14 @@ class Summary:
 
     def bounds(self, column: Column) -> Bounds:
         bounds = self.measurement.bounds(column, self.question)
-        return self.metric if bounds == "metric" else bounds
+        if bounds != "metric":
+            return bounds
+        return self.metric.limits if self.metric is not None else None
+
+    def is_share(self, column: Column) -> bool:
+        """Return whether values are shares of counted examples, whose intervals are at least Wilson's."""
+        is_score = column.bounds == "metric"
+        return bool(column.examples) and (not is_score or (self.metric is not None and self.metric.share))
 
     def texts(self) -> dict[str, Any]:
         """Return what texts may name: the options, the notes of the first run, and what the comparison is with."""
@@ -82,31 +91,25 @@ def summarize(
     how: How = "mean",
     *,
     first_seed: bool = False,
-    minus: str = "",
 ) -> list[dict[Key, Interval]]:
     """Return for each series the mean of the column `y` with its 95 % interval over seeds, by the values of the
     columns `by`.
 
     The rows of one run are combined first, see `Table.combined`. A median is that of the rounds of one measurement, and
-    its interval is over rounds. Otherwise, with a single seed, the interval is over its
-    examples if their standard error is stored; otherwise there is none, because the parts of one model are not
-    independent samples. `minus`: the name of a series; the result is the mean difference from its run with the same
-    seed.
+    its interval is over rounds. All other intervals are those of `interval_of`.
     """
     column, where = summary.measurement.column(y), where or {}
     if how == "median":
         return [_over_rounds(series.runs[0], y, by, where) for series in summary.series]
-    values = [[run.combined(y, by, where, how, column.weight) for run in s.runs] for s in summary.series]
-    if minus:
-        base = next(n for n, series in enumerate(summary.series) if series.name == minus)
-        pairs = zip(summary.series, values, strict=True)
-        differences = [_differences(series, v, summary.series[base], values[base]) for series, v in pairs]
-        return [_over_seeds(of_series, [], column, by, where, None) for of_series in differences]
-    bounds = summary.bounds(column)
-    return [
-        _over_seeds(v[:1] if first_seed else v, s.runs, column, by, where, bounds)
-        for s, v in zip(summary.series, values, strict=True)
-    ]
+    bounds, share = summary.bounds(column), summary.is_share(column)
+    found = []
+    for series in summary.series:
+        of_key: dict[Key, list[Estimate]] = defaultdict(list)
+        for run in series.runs[:1] if first_seed else series.runs:
+            for key, estimate in _estimates(run, column, by, where, how).items():
+                of_key[key].append(estimate)
+        found.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
+    return found
 
 
 def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[Key, Interval]:
@@ -114,52 +117,32 @@ def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]
     return {key: over_rounds([values[n] for n in rows]) for key, rows in run.groups(y, by, where).items()}
 
 
-Values = list[dict[Key, float]]  # of each run
+def _estimates(
+    run: Table, column: Column, by: Sequence[str], where: Mapping[str, Any], how: How
+) -> dict[Key, Estimate]:
+    """Return the numbers of one run, by the values of the columns `by`."""
+    means = run.combined(column.name, by, where, how, column.weight)
+    if not (column.error or column.groups or column.examples):
+        return {key: Estimate(mean=mean) for key, mean in means.items()}
+    groups = run.groups(column.name, by, where)
+    return {key: _estimate(run, column, groups[key], mean) for key, mean in means.items()}
 
 
-def _differences(series: Series, values: Values, base: Series, base_values: Values) -> Values:
-    """Return the differences from the runs of another series with the same seeds."""
-    of_seed = dict(zip(base.seeds, base_values, strict=True))
-    pairs = [(v, of_seed[seed]) for seed, v in zip(series.seeds, values, strict=True) if seed in of_seed]
-    return [{key: v[key] - other[key] for key in v if key in other} for v, other in pairs]
+def _estimate(run: Table, column: Column, rows: Sequence[int], mean: float) -> Estimate:
+    """Return the combined number of some rows of one run, with what they say about its examples.
 
-
-def _over_seeds(
-    values: Values,
-    runs: Sequence[Table],
-    column: Column,
-    by: Sequence[str],
-    where: Mapping[str, Any],
-    bounds: Bounds,
-) -> dict[Key, Interval]:
-    is_needed = column.groups or column.error or column.examples
-    rows = [run.groups(column.name, by, where) for run in runs[: len(values)]] if is_needed else []
-    found = {}
-    for key in dict.fromkeys(key for of_run in values for key in of_run):
-        means = [of_run[key] for of_run in values if key in of_run]
-        parts = [(run, groups[key]) for run, groups in zip(runs, rows, strict=False) if key in groups]
-        if not all(map(math.isfinite, means)):
-            found[key] = over_examples(math.nan, math.nan)
-            continue
-        if column.examples and len(means) == 1 and len(parts[0][1]) == 1:
-            run, (number,) = parts[0]
-            found[key] = of_share(means[0], run.column(column.examples)[number])
-            continue
-        prompts = [
-            run.column(column.groups)[numbers[0]] for run, numbers in parts if column.groups and len(numbers) == 1
-        ]
-        error = _pooled_error(*parts[0], column.error) if parts and column.error else math.nan
-        found[key] = of_scores(means, prompts if None not in prompts else (), error, bounds)
-    return found
-
-
-def _pooled_error(run: Table, rows: Sequence[int], name: str) -> float:
-    """Return the standard error of a mean over lengths, whose examples are independent; NaN for a mean over anything else."""
-    errors, lengths = run.column(name), run.column("length")
-    if len(rows) > 1 and len({lengths[n] for n in rows}) < len(rows):
-        return math.nan
-    known = [errors[n] for n in rows if errors[n] is not None]
-    return math.sqrt(math.fsum(error * error for error in known)) / len(rows) if len(known) == len(rows) else math.nan
+    The standard error of a mean over lengths is that of independent examples. That of a mean over anything else is unknown,
+    because the parts of one model are not independent samples.
+    """
+    errors, lengths = ([run.column(name)[n] for n in rows] for name in (column.error, "length"))
+    known = column.error and None not in errors and (len(rows) == 1 or len(set(lengths)) == len(rows))
+    error = math.hypot(*errors) / len(rows) if known else math.nan
+    if len(rows) > 1:
+        return Estimate(mean=mean, standard_error=error)
+    examples, groups = (run.column(name)[rows[0]] for name in (column.examples, column.groups))
+    if column.examples and not column.error:
+        error = 0.0  # Wilson's interval is the only one
+    return Estimate(mean=mean, standard_error=error, n=examples or 0, groups=tuple(groups or ()))
 
 
 class NumbersRow(NamedTuple):
@@ -249,12 +232,12 @@ def summaries(
     answers: Iterable["AnswerRow"],
     labels: Mapping[str, str],
     runs: Mapping[str, "RunRow"],
-    metric: Bounds = None,
+    metric: Metric | None = None,
 ) -> dict[str, tuple[Summary, ...]]:
     """Return the summaries of stored answers about the runs of one task, by the name of the measurement.
 
     `labels`: the label of each of these runs, by key. `runs`: these runs and those that they are compared with, by
-    key. `metric`: the bounds of the task's metric. Measurements that are not known, such as those of a later
+    key. `metric`: the task's metric. Measurements that are not known, such as those of a later
     version, are left out.
     """
     by_name: dict[str, list[AnswerRow]] = defaultdict(list)
@@ -337,7 +320,7 @@ def _summary(
     answers: Sequence["AnswerRow"],
     labels: Mapping[str, str],
     runs: Mapping[str, "RunRow"],
-    metric: Bounds,
+    metric: Metric | None,
     reference: str,
     pairing: str,
 ) -> Summary:

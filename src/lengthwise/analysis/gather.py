@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.answers import summaries
 from lengthwise.analysis.differences import LastUse, flat, plain, titles
+from lengthwise.analysis.estimates import Estimate, interval_of
 from lengthwise.analysis.findings import (
     SHIFTED,
     Baseline,
@@ -14,12 +15,10 @@ from lengthwise.analysis.findings import (
     Point,
     Published,
     RunInfo,
-    SeedScore,
     Series,
     StudyInfo,
     TaskFindings,
 )
-from lengthwise.analysis.intervals import of_seeds
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.protocol import (
     canonical,
@@ -34,13 +33,13 @@ from lengthwise.analysis.reading import reading
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.scores import OfEvaluation
 from lengthwise.metrics import Metric, stored_metric
-from lengthwise.store.rows import Texts
+from lengthwise.store.rows import ScoreRow, Texts
 from lengthwise.values import SCORES
 
 RATE = "training.learning_rate"
 
 if TYPE_CHECKING:
-    from lengthwise.store import AnswerRow, RunRow, ScoreRow, Store, StudyRow
+    from lengthwise.store import AnswerRow, RunRow, Store, StudyRow
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
@@ -58,11 +57,10 @@ def findings(store: "Store", study: str | None = None) -> Findings:
             total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
             unlisted = total - len(runs)
         keys = [r.key for r in runs]
-        scores = now.scores(keys)
-        answers = now.answers(keys, *(name for name in MEASUREMENTS if name != SCORES))
+        answers = now.answers(keys, *MEASUREMENTS)
         others = {str(a.question["against"]) for a in answers if a.question.get("against")} - set(keys)
         compared = [run for run in now.runs() if run.key in others] if others else []
-    return dataclasses.replace(from_rows(studies, runs, scores, answers, compared, listed), unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, answers, compared, listed), unlisted=unlisted)
 
 
 def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
@@ -83,21 +81,24 @@ def metric_of(run: "RunRow") -> Metric:
 def from_rows(
     studies: Iterable["StudyRow"],
     runs: Sequence["RunRow"],
-    scores: Iterable["ScoreRow"],
-    answers: Sequence["AnswerRow"] = (),
+    answers: Iterable["AnswerRow"],
     compared: Iterable["RunRow"] = (),
     listed: Mapping[str, float] | None = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `answers`: those of other measurements. `compared`: runs of other studies that they compare the runs with. `listed`: see
-    `listing_times`.
+    `compared`: runs of other studies that the answers compare the runs with. `listed`: see `listing_times`.
     """
     known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
-    scored = {(s.key, text(s.asked)): s for s in scores}
-    answers = [answer for answer in answers if answer.measurement in MEASUREMENTS]
+    scores: dict[tuple[str, str], ScoreRow] = {}
+    others: list[AnswerRow] = []
+    for answer in answers:
+        if answer.measurement == SCORES:
+            scores[answer.key, text(answer.question)] = ScoreRow.of(answer)
+        elif answer.measurement in MEASUREMENTS:
+            others.append(answer)
     panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: mixer_of(run) is not None):
@@ -121,7 +122,7 @@ def from_rows(
                     panel = panels[identity] = alike[part][identity] = _Panel(
                         run, flat(shared | {"question": question}), canonical(question)
                     )
-                panel.add(run, {asked["length"]: scored.get((run.key, text(asked))) for asked in lengths})
+                panel.add(run, {asked["length"]: scores.get((run.key, text(asked))) for asked in lengths})
     if len(studies) == 1:
         panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(
@@ -135,7 +136,7 @@ def from_rows(
             for study in studies
         ),
         tasks=tuple(
-            panel.findings(title, panel.own(answers, rest_text), known, times)
+            panel.findings(title, panel.own(others, rest_text), known, times)
             for panel, title in zip(panels.values(), task_titles, strict=True)
         ),
         runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
@@ -200,7 +201,7 @@ class _Panel:
         self.scores |= other.scores
         self.encodings |= other.encodings
 
-    def add(self, run: "RunRow", scores: "Mapping[int, ScoreRow | None]") -> None:
+    def add(self, run: "RunRow", scores: Mapping[int, ScoreRow | None]) -> None:
         """Add a run with its scores by length, None for those that it does not have yet."""
         self.runs[run.key] = run
         self.lengths.update(scores)
@@ -259,7 +260,7 @@ class _Panel:
             settings=self.settings,
             keys=tuple(self.runs),
             notes=self.notes(),
-            answers=summaries(answers, of_run, known, self.metric.limits),
+            answers=summaries(answers, of_run, known, self.metric),
             baselines=self.baselines(),
         )
         done = sum(r.status == "done" for r in self.runs.values())
@@ -269,20 +270,13 @@ class _Panel:
         """Return the points of each encoding, by length."""
         return [
             tuple(
-                self.point(length, tuple(_seed_score(*row) for row in by_length[length]))
-                for length in sorted(by_length)
+                self.point(length, tuple(_estimate(*row) for row in by_length[length])) for length in sorted(by_length)
             )
             for by_length in self.scores.values()
         ]
 
-    def point(self, length: int, seeds: tuple[SeedScore, ...]) -> Point:
-        interval = of_seeds(
-            [s.mean for s in seeds],
-            [s.standard_error for s in seeds],
-            [s.n for s in seeds],
-            [s.groups for s in seeds],
-            self.metric,
-        )
+    def point(self, length: int, seeds: tuple[Estimate, ...]) -> Point:
+        interval = interval_of(seeds, self.metric.limits, share=self.metric.share)
         is_longer = length > self.train_length
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 
@@ -299,7 +293,7 @@ class _Panel:
             for name, scores in found.items()
         )
 
-    def stored_scores(self) -> "Iterator[tuple[int, ScoreRow]]":
+    def stored_scores(self) -> Iterator[tuple[int, ScoreRow]]:
         """Yield all scores with their lengths."""
         for by_length in self.scores.values():
             for length, rows in by_length.items():
@@ -324,8 +318,8 @@ class _Panel:
         return [f"each encoding has its own learning rate: {listed}; {plain(common)} for all others"]
 
 
-def _seed_score(run: "RunRow", score: "ScoreRow") -> SeedScore:
-    return SeedScore(
+def _estimate(run: "RunRow", score: ScoreRow) -> Estimate:
+    return Estimate(
         key=run.key,
         seed=run.seed,
         mean=score.mean,

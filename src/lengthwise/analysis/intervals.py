@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from lengthwise.metrics import Metric
-
 CONFIDENCE = 0.95
 QUANTILE_NORMAL = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # two-sided: 1.960
 RESAMPLES = 1000
@@ -95,18 +93,6 @@ def over_examples(mean: float, standard_error: float, bounds: tuple[float, float
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
 
 
-def over_texts(values: Sequence[float]) -> Interval:
-    """Return the mean over texts with a bootstrap interval; without one for a single text."""
-    if len(values) < 2:
-        return over_examples(values[0], math.nan)
-    return over_seeds_and_groups([list(values)])
-
-
-def of_share(share: float, examples: float) -> Interval:
-    """Return the share of correct answers of one model with Wilson's interval for that many examples."""
-    return with_wilson(Interval(share, share, share, 0.0, "examples"), examples)
-
-
 def over_rounds(values: Sequence[float]) -> Interval:
     """Return the median of the rounds of a measurement with an interval from order statistics; without one for fewer than 6.
 
@@ -184,47 +170,10 @@ def over_seeds_and_groups(
     return Interval(mean, *_within(bounds, low, high), (high - low) / 2, basis, bootstrap=True)
 
 
-def of_scores(
-    means: Sequence[float],
-    groups: Sequence[Sequence[float]],
-    standard_error: float,
-    bounds: tuple[float, float] | None = None,
-) -> Interval:
-    """Return the interval of scores of several seeds.
-
-    It is over seeds and prompts if every seed has equally many groups, otherwise over seeds. With a single seed it is over its
-    examples, whose standard error is given.
-    """
-    counts = {len(row) for row in groups}
-    if len(groups) == len(means) and len(counts) == 1 and min(counts) > 1:
-        interval = over_seeds_and_groups(groups)
-        mean = math.fsum(means) / len(means)  # the mean of rounded groups of nearly equal size differs slightly from it
-        low, high = _within(bounds, interval.low + mean - interval.mean, interval.high + mean - interval.mean)
-        return replace(interval, mean=mean, low=low, high=high)
-    return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], standard_error, bounds)
-
-
-def of_seeds(
-    means: Sequence[float],
-    standard_errors: Sequence[float],
-    counts: Sequence[float],
-    groups: Sequence[Sequence[float]],
-    metric: Metric,
-) -> Interval:
-    """Return the 95 % interval of a score.
-
-    For each seed, its mean, the standard error of that mean, its number of examples and the means of its groups of examples
-    are given ([] where no groups are stored). With groups, the interval is over seeds and groups, which are the same for
-    all seeds (`over_seeds_and_groups`). Without groups, it is over seeds: for shares of correct answers by `over_shares`,
-    otherwise by Student's t. With a single seed, it is over the examples.
-    """
-    same_groups = bool(groups) and all(groups)
-    if metric.share and len(means) > 1 and not same_groups and all(map(math.isfinite, means)):
-        return over_shares(means, counts)
-    interval = of_scores(means, groups, standard_errors[0], metric.limits)
-    if metric.share:  # seeds that answer the same prompts do not increase the number of prompts
-        return with_wilson(interval, (max if same_groups else sum)(counts))
-    return interval
+def shifted(interval: Interval, mean: float, bounds: tuple[float, float] | None) -> Interval:
+    """Return an interval around another mean: that of rounded groups of nearly equal size differs slightly from it."""
+    low, high = _within(bounds, interval.low + mean - interval.mean, interval.high + mean - interval.mean)
+    return replace(interval, mean=mean, low=low, high=high)
 
 
 def over_shares(means: Sequence[float], counts: Sequence[float]) -> Interval:

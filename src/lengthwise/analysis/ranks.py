@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, of_seeds, over_examples, over_shares
+from lengthwise.analysis.estimates import Estimate, interval_of, weighted
+from lengthwise.analysis.findings import Baseline, Series, TaskFindings
+from lengthwise.analysis.intervals import Interval, over_examples, over_shares
 from lengthwise.analysis.kinds import Kind
+from lengthwise.metrics import Metric
 from lengthwise.values import ConfigError, near_miss
 
 Ties = Literal["average", "published"]
@@ -115,38 +117,27 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means over lengths,
     which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not finite.
     """
-    lengths = task.of_kind(kind)
-    points = [series.point_at(n) for n in lengths]
-    if not lengths or any(point is None for point in points):
-        return {}
-    by_seed: dict[int, list[tuple[float, int]]] = {}
-    for point in points:
-        for score in point.seeds if point else ():
-            by_seed.setdefault(score.seed, []).append((score.mean, score.n if task.metric.share else 1))
+    seeds = _complete_seeds(task, series, kind)
+    weights = {seed: _weights(scores, task.metric) for seed, scores in seeds.items()}
     return {
-        seed: math.fsum(mean * n for mean, n in scores) / sum(n for _, n in scores)
-        for seed, scores in by_seed.items()
-        if len(scores) == len(lengths) and all(math.isfinite(mean) for mean, _ in scores)
+        seed: math.fsum(w * score.mean for w, score in zip(weights[seed], scores, strict=True)) / sum(weights[seed])
+        for seed, scores in seeds.items()
     }
 
 
 def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
     """Return `overall` as an interval over seeds, or None without a score.
 
-    The interval is that of one score with the examples of all lengths, see `of_seeds`.
+    The interval is that of one score with the examples of all lengths, see `interval_of`.
     """
-    means = overall(task, series, kind)
-    if not means:
-        return None
-    points = [point for point in series.points if task.kind(point.length) == kind]
-    scores = {seed: [score for point in points for score in point.seeds if score.seed == seed] for seed in means}
-    errors = [math.hypot(*(s.standard_error for s in of_seed)) / len(points) for of_seed in scores.values()]
+    means = []
+    for scores in _complete_seeds(task, series, kind).values():
+        # With groups, the examples are the same at all lengths.
+        weights = [1.0] * len(scores) if scores[0].groups else _weights(scores, task.metric)
+        means.append(weighted(list(zip(weights, scores, strict=True)), sum(weights)))
     if len(means) == 1:
-        errors = [math.nan]  # the examples of several lengths may be related
-    counts = [sum(s.n for s in of_seed) for of_seed in scores.values()]
-    if all(s.groups for of_seed in scores.values() for s in of_seed):  # the same prompts at all lengths
-        counts = [max(s.n for s in of_seed) for of_seed in scores.values()]
-    return of_seeds(list(means.values()), errors, counts, _groups(points, list(means)), task.metric)
+        means = [replace(means[0], standard_error=math.nan)]  # the examples of several lengths may be related
+    return interval_of(means, task.metric.limits, share=task.metric.share) if means else None
 
 
 def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) -> float | None:
@@ -154,29 +145,30 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
 
     Return None if it has no score at one of the lengths, or if no encoding has scores at all of them.
     """
-    if not all(length in baseline.scores for length in task.of_kind(kind)):
+    lengths = task.of_kind(kind)
+    if not all(length in baseline.scores for length in lengths):
         return None
     for series in task.series:
-        for seed in overall(task, series, kind):
-            counts = {
-                point.length: score.n if task.metric.share else 1
-                for point in series.points
-                for score in point.seeds
-                if task.kind(point.length) == kind and score.seed == seed
-            }
-            return math.fsum(baseline.scores[length] * n for length, n in counts.items()) / sum(counts.values())
+        for scores in _complete_seeds(task, series, kind).values():
+            weights = _weights(scores, task.metric)
+            return math.fsum(baseline.scores[n] * w for n, w in zip(lengths, weights, strict=True)) / sum(weights)
     return None
 
 
-def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
-    """Return, for each seed, the mean over lengths of each group of prompts; [] if some score has no groups or different ones."""
-    by_seed = [[s for point in points for s in point.seeds if s.seed == seed] for seed in seeds]
-    if len({(len(score.groups), score.n) for scores in by_seed for score in scores}) != 1:
-        return []
-    return [
-        [math.fsum(values) / len(values) for values in zip(*(score.groups for score in scores), strict=True)]
-        for scores in by_seed
-    ]
+def _complete_seeds(task: TaskFindings, series: Series, kind: Kind) -> dict[int, list[Estimate]]:
+    """Return the scores at all lengths of a kind, of each seed that has a finite score at each of them."""
+    lengths = task.of_kind(kind)
+    by_seed: dict[int, list[Estimate]] = {}
+    for length in lengths:
+        for score in point.seeds if (point := series.point_at(length)) else ():
+            if math.isfinite(score.mean):
+                by_seed.setdefault(score.seed, []).append(score)
+    return {seed: scores for seed, scores in by_seed.items() if len(scores) == len(lengths)}
+
+
+def _weights(scores: Sequence[Estimate], metric: Metric) -> list[float]:
+    """Return the weights of the lengths in a mean over them, see `overall`."""
+    return [score.n if metric.share else 1 for score in scores]
 
 
 def _queries(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
-from lengthwise.analysis.intervals import of_scores
+from lengthwise.analysis.estimates import difference, interval_of
+from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.values import join_names
 
@@ -62,17 +62,16 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     )
     if before is None or after is None:
         return "unknown"
-    sign = 1 if task.metric.better == "lower" else -1
     start = {s.key: s for s in before.seeds}
-    pairs = [(start[s.key], s) for s in after.seeds if s.key in start]
-    losses = [sign * (new.mean - old.mean) for old, new in pairs]
-    if not losses or not all(map(math.isfinite, losses)):
+    pairs = [(s, start[s.key]) for s in after.seeds if s.key in start]
+    losses = [difference(*(pair if task.metric.better == "lower" else pair[::-1])) for pair in pairs]
+    if not losses or not all(math.isfinite(loss.mean) for loss in losses):
         return "unknown"
     if (short := shortfall(task, series)) is not None:
         return short.verdict
     if len(losses) < 2:
         return "one seed"
-    loss = of_scores(losses, [_group_losses(sign, old, new) for old, new in pairs], math.nan)
+    loss = interval_of(losses)
     if loss.high <= margin(task, before.length):
         return "holds"
     return "loses" if loss.low > 0 else "open"
@@ -90,13 +89,6 @@ def _margin_text(task: TaskFindings) -> str:
         return f"at most {100 * MARGIN:g} percentage points"
     limit = MARGIN if task.reference_length is None else margin(task, task.reference_length)
     return f"at most {limit:.3g} {task.metric.unit_text(task.unit)}".rstrip()
-
-
-def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
-    """Return the loss of each group of prompts, or [] where the two scores have no groups or different ones."""
-    if len(old.groups) != len(new.groups):
-        return []
-    return [sign * (b - a) for a, b in zip(old.groups, new.groups, strict=True)]
 
 
 def reading(task: TaskFindings, done: int) -> str:

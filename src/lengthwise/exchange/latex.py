@@ -122,7 +122,7 @@ def _notes(task: TaskFindings, points: Sequence[Point], has_intervals: bool) -> 
     notes = [
         f"Trained at {escaped(task.training_lengths)} {escaped(task.unit)}; below each length is its multiple of the longest one.",
         f"{_range(seeds)} seed{'s' if seeds != {1} else ''} per score, "
-        f"{_range(seed.n for point in points for seed in point.seeds)} test examples per seed.",
+        f"{_range(int(seed.n) for point in points for seed in point.seeds)} test examples per seed.",
     ]
     if bases := {point.interval.basis for point in points if point.n_seeds > 1} - {"none"}:
         notes.append(f"Intervals: 95\\,\\% over {' or '.join(sorted(bases))}.")

@@ -40,8 +40,9 @@ class Column:
     whether its values are shown as whole numbers, such as memory; the cells of such a key are whole numbers, and at
     least 0. `bounds`: between which its values and their intervals lie; "metric": those of the task's metric. `error`:
     the column with the standard errors of its values over examples, from which a single seed gets an interval.
-    `groups`: the column with the means over equal groups of prompts. `examples`: the column with the number of examples
-    of a share, from which a single seed gets Wilson's interval. `weight`: the column with the weights of its means.
+    `groups`: the column with the means over equal groups of prompts. `examples`: the column with the number of
+    examples, on which the intervals of shares depend; a share is a score whose metric is one, or a value with other
+    bounds. `weight`: the column with the weights of its means.
     """
 
     name: str

@@ -360,7 +360,7 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
     itself if that was not measured. A task with fewer depths at a length than at another one was interrupted there, so only
     shorter lengths count.
     """
-    from lengthwise.analysis.intervals import of_share, over_texts
+    from lengthwise.analysis.estimates import Estimate, interval_of
     from lengthwise.analysis.statistics import EffectiveLength, longest_passing
 
     def lengths_of(method: str, task: str) -> list[int]:
@@ -369,11 +369,13 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
 
     def of_task(method: str, task: str, lengths: Sequence[int]) -> EffectiveLength:
         parts = [measured[method, task][length] for length in lengths]
-        if task != TEXT:
-            return longest_passing(lengths, [of_share(_share(rows), rows[0]["n"]) for rows in parts], PASS, "higher")
+        if task != TEXT:  # with Wilson's intervals alone
+            shares = [Estimate(mean=_share(rows), standard_error=0.0, n=rows[0]["n"]) for rows in parts]
+            return longest_passing(lengths, [interval_of([one], share=True) for one in shares], PASS, "higher")
         (own,) = measured.get((OWN, TEXT), {}).get(lengths[0], parts[0])
         changes = [[a - b for a, b in zip(row["losses"], own["losses"], strict=True)] for (row,) in parts]
-        return longest_passing(lengths, list(map(over_texts, changes)), MARGIN, "lower")
+        means = [Estimate(mean=math.fsum(texts) / len(texts), groups=tuple(texts)) for texts in changes]
+        return longest_passing(lengths, [interval_of([one]) for one in means], MARGIN, "lower")
 
     for method in dict.fromkeys(method for method, _ in measured):
         tasks = {task: (task,) for other, task in measured if other == method}

@@ -47,7 +47,7 @@ class Scores(OfEvaluation):
     name = SCORES
     columns = (
         key("length"),
-        value("mean", "score", bounds="metric", error="standard_error", groups="groups"),
+        value("mean", "score", bounds="metric", error="standard_error", groups="groups", examples="n"),
         note("standard_error"),
         note("n"),
         note("groups"),

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lengthwise.analysis import Baseline, Point, SeedScore, TaskFindings
+from lengthwise.analysis import Baseline, Estimate, Point, TaskFindings
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.report.charts.chart import Chart, Mark, Range, Row, short
 from lengthwise.report.charts.lines import Line, length_columns, line_chart
@@ -163,7 +163,7 @@ def count_text(point: Point) -> str:
     return f"{seeds}, {point.n_examples:,} {noun}"
 
 
-def example_noun(scores: Iterable[SeedScore]) -> str:
+def example_noun(scores: Iterable[Estimate]) -> str:
     """Return `prompts` for scores that are stored in groups of prompts, otherwise `examples`."""
     return "prompts" if all(s.groups for s in scores) else "examples"
 

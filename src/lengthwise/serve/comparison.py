@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.differences import flat, plain
+from lengthwise.analysis.estimates import Estimate, interval_of
 from lengthwise.analysis.gather import metric_of
-from lengthwise.analysis.intervals import over_examples, with_wilson
+from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import Table
+from lengthwise.metrics import Metric
 from lengthwise.report.charts.chart import Chart, Range, curve, curve_chart
 from lengthwise.report.charts.lines import Line, length_columns, line_chart
 from lengthwise.report.charts.scales import frame
@@ -76,6 +78,11 @@ def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequenc
     return [_score_group(titles[identity], found, by_key, names) for identity, found in groups.items()]
 
 
+def _interval(score: ScoreRow, metric: Metric) -> Interval:
+    estimate = Estimate(mean=score.mean, standard_error=score.standard_error, n=score.n)
+    return interval_of([estimate], metric.limits, share=metric.share)
+
+
 def _score_group(
     title: str, found: Mapping[str, Mapping[int, ScoreRow]], by_key: Mapping[str, RunRow], names: Sequence[Named]
 ) -> dict[str, Any]:
@@ -86,13 +93,7 @@ def _score_group(
     lines = []
     for name in present:
         by_length = found[name.key]
-        intervals = []
-        for length in lengths:
-            score = by_length.get(length)
-            interval = None if score is None else over_examples(score.mean, score.standard_error, metric.limits)
-            if score is not None and interval is not None and metric.share:
-                interval = with_wilson(interval, score.n)
-            intervals.append(interval)
+        intervals = [_interval(by_length[n], metric) if n in by_length else None for n in lengths]
         lines.append(
             Line(name.name, name.look, intervals, [f"n = {s.n:,}" if (s := by_length.get(n)) else "" for n in lengths])
         )

@@ -82,7 +82,7 @@ class Scores:
     @property
     def counts(self) -> str:
         """Return the numbers of seeds and examples in words: `3 seeds, 64 examples each`."""
-        examples = sum(point.seeds[0].n for point in self.points)
+        examples = int(sum(point.seeds[0].n for point in self.points))
         return f"{len(self.by_seed)} seeds, {counted(examples, 'examples')} each"
 
 

@@ -8,8 +8,9 @@ hardly changes when a study tests more lengths.
 import math
 from collections.abc import Sequence
 
+from lengthwise.analysis.estimates import interval_of, weighted
 from lengthwise.analysis.intervals import Interval
-from lengthwise.analysis.statistics.curves import Curve, weighted
+from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Metric
 
 
@@ -24,4 +25,8 @@ def area_weights(lengths: Sequence[int]) -> list[float]:
 
 def area(lengths: Sequence[int], found: Sequence[Curve], metric: Metric) -> Interval | None:
     """Return the area with its 95 % interval over seeds. None without seeds, or with fewer than two lengths."""
-    return weighted(found, dict(enumerate(area_weights(lengths))), metric) if found and len(lengths) > 1 else None
+    if not found or len(lengths) < 2:
+        return None
+    weights = area_weights(lengths)
+    areas = [weighted(list(zip(weights, curve, strict=True))) for curve in found]
+    return interval_of(areas, metric.limits, share=metric.share)

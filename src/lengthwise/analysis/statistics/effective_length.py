@@ -16,8 +16,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lengthwise.analysis.estimates import interval_of
 from lengthwise.analysis.intervals import Interval
-from lengthwise.analysis.statistics.curves import Curve, weighted
+from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Better, Metric
 
 
@@ -63,7 +64,8 @@ def effective_length(
     """
     if not lengths or not curves:
         return None
-    scores = [weighted(curves, {place: 1.0}, metric) for place in range(len(lengths))]
+    by_length = zip(*curves, strict=True)
+    scores = [interval_of(seeds, metric.limits, share=metric.share) for seeds in by_length]
     found = longest_passing(lengths, scores, threshold, metric.better)
     return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
 

@@ -173,7 +173,7 @@ def _of_series(
         start = lengths.index(task.reference_length)
         sign = 1 if task.metric.better == "lower" else -1
         loss = Metric(name=task.metric.name, better=task.metric.better)
-        changes = [type(c)(c.seed, c.scores[start:]) for c in relative(found, start)]
+        changes = [curve[start:] for curve in relative(found, start)]
         effective = effective_length(lengths[start:], changes, sign * margin(task, lengths[start]), loss)
     whole = lengths == tuple(all_lengths)  # areas over other lengths are not comparable
     return EncodingStatistics(
