@@ -123,10 +123,10 @@ def _reading(task: TaskFindings) -> str:
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    parts = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
-    judged = f"{where}, {'; '.join(parts)}." if parts else ""
+    clauses = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
+    judged = f"{where}, {'; '.join(clauses)}." if clauses else ""
     shortfalls = _shortfalls(task)  # this sentence names another length
-    there = "there" if parts and not shortfalls else f"at {longest:,} {task.unit}"
+    there = "there" if clauses and not shortfalls else f"at {longest:,} {task.unit}"
     return " ".join(filter(None, (judged, shortfalls, _best(task, longest, there))))
 
 
@@ -157,8 +157,8 @@ def _shortfalls(task: TaskFindings) -> str:
         if (short := shortfall(task, series)) is not None:
             verbs = UNCLEAR if short.verdict == "unclear" else FAILED_SHIFTED_TEST if task.shifted else UNLEARNED
             groups.setdefault((verbs, _reason(task, short)), []).append(series.label)
-    parts = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
-    return _capital("; ".join(parts) + ".") if parts else ""
+    clauses = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
+    return _capital("; ".join(clauses) + ".") if clauses else ""
 
 
 def _reason(task: TaskFindings, short: Shortfall) -> str:

@@ -122,8 +122,8 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
 def _option_class(probe: Probe) -> Any:
     """Return the options of a probe. `lengths` stands for the length of several questions."""
-    parts = {"lengths" if part.name == "length" else part.name: part for part in probe.Options.fields()}
-    return option_class(parts, probe.shown_default)
+    options = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
+    return option_class(options, probe.shown_default)
 
 
 def _probe(
@@ -266,10 +266,10 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
     names = []
     for result in results:
         run, against, question = result.job.run, result.job.against, result.row.question
-        parts = [run.label, *([run.task] if several_tasks else []), f"seed {run.seed}", run.key[:8]]
-        parts += [f"against {against.label}, seed {against.seed}"] if against else []
-        parts += [f"length {question['length']}"] if "length" in question else []
-        names.append(", ".join(parts))
+        words = [run.label, *([run.task] if several_tasks else []), f"seed {run.seed}", run.key[:8]]
+        words += [f"against {against.label}, seed {against.seed}"] if against else []
+        words += [f"length {question['length']}"] if "length" in question else []
+        names.append(", ".join(words))
     stdout().print(
         answer_table(
             of_answers(probe, names, [r.row for r in results], {r.job.run.key: r.job.run for r in results}), "run"

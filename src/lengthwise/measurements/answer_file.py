@@ -49,20 +49,20 @@ class FileAnswer:
         if self.measurement.name != other.measurement.name:
             return [f"it is of {self.measurement.name}"]
         own, others = ({k: v for k, v in a.subject.items() if k != "name"} for a in (self, other))
-        found = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
-        return [*(found if own != others else []), *question_differences(self.question, other.question)]
+        of_subject = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
+        return [*(of_subject if own != others else []), *question_differences(self.question, other.question)]
 
 
 def question_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the options that differ, as `--seed 0 instead of 1`; of hashes, only that they differ."""
-    found = []
+    changes = []
     for name in dict.fromkeys((*old, *new)):
         one, other = (json.loads(json.dumps(question.get(name))) for question in (old, new))
         option = f"--{name.removesuffix('_sha256').replace('_', '-')}"
         if one != other:
             is_hash = name.endswith("_sha256") and one and other
-            found.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
-    return found
+            changes.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
+    return changes
 
 
 def _short(value: Any) -> str:

@@ -107,12 +107,12 @@ class Watcher:
         with self._lock:
             if identity in self._memory:
                 return self._memory[identity]
-        found = self.read(query)
+        result = self.read(query)
         with self._lock:
-            self._memory[identity] = found
+            self._memory[identity] = result
             while len(self._memory) > REMEMBERED:
                 del self._memory[next(iter(self._memory))]
-        return found
+        return result
 
     def close(self) -> None:
         with self._changed:
@@ -155,8 +155,8 @@ class Watcher:
     def _refresh(self) -> None:
         store = self._store
         store.require_file_unchanged()
-        now, found = time.monotonic(), store.overview()
-        running = {run.key: run for _, runs in found for run in runs if run.status == "running"}
+        now, overview = time.monotonic(), store.overview()
+        running = {run.key: run for _, runs in overview for run in runs if run.status == "running"}
         self._paces = {key: self._paces.get(key, Pace()) for key in running}
         for key, run in running.items():
             self._paces[key].add(now, run.step)
@@ -164,7 +164,7 @@ class Watcher:
         etas = {
             key: max(0, run.steps - run.step) / speeds[key] for key, run in running.items() if speeds[key] and run.steps
         }
-        studies = {study.name: StudyState(study, runs, _eta(runs, speeds)) for study, runs in found}
+        studies = {study.name: StudyState(study, runs, _eta(runs, speeds)) for study, runs in overview}
         self._snapshot = Snapshot(studies, etas)
 
 

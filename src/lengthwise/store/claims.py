@@ -85,8 +85,8 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
 def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow | None:
     for row in claimable(connection, study, now):
         key, holder = row["key"], row["worker"]
-        found = decoded(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
-        questions = [question["question"] for question in found]
+        rows = decoded(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
+        questions = [question["question"] for question in rows]
         # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
         # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
         # dead worker, after which the run may be finished or have no worker.
@@ -126,8 +126,8 @@ def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]
     """Mark runs that are neither done nor failed as failed. Return their keys."""
     for batch in batches(keys):
         connection.execute(select(schema.runs.c.key).where(schema.runs.c.key.in_(batch)).with_for_update())
-    found = reading.runs_of(connection, list(keys), now)
-    cancelled = [key for key, run in found.items() if run.status in ("pending", "running")]
+    runs = reading.runs_of(connection, list(keys), now)
+    cancelled = [key for key, run in runs.items() if run.status in ("pending", "running")]
     for batch in batches(cancelled):
         chosen = update(schema.runs).where(schema.runs.c.key.in_(batch))
         connection.execute(chosen.values({**CLAIM_OVER, "error": CANCELLED}))

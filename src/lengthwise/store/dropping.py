@@ -62,15 +62,15 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     in_study = members.c.study == study
     not_in_study = select(members.c.key, members.c.study).where(~in_study).order_by(members.c.study.desc())
     others = {row.key: row.study for row in connection.execute(not_in_study)}  # each with the first such study
-    dropped, kept, holding = [], [], False
+    dropped, remaining, holding = [], [], False
     for run in reading.runs(connection, study, now):
         if (other := others.get(run.key)) is not None:
-            kept.append((run, f"study {other} lists it too"))
+            remaining.append((run, f"study {other} lists it too"))
         elif run.status == "running":
-            kept.append((run, "it is running"))
+            remaining.append((run, "it is running"))
             holding = True
         elif run.finished is not None and not finished:
-            kept.append((run, "it is finished; --finished deletes it too"))
+            remaining.append((run, "it is finished; --finished deletes it too"))
             holding = True
         else:
             dropped.append(run)
@@ -78,7 +78,7 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
     dropped = [run for run in dropped if run.key not in stuck]
     _delete(connection, [run.key for run in dropped])
     deleted_studies = () if holding or stuck else _delete_studies(connection, [study])
-    return Dropped(runs=tuple(dropped), kept=tuple(kept), stuck=tuple(stuck.items()), studies=deleted_studies)
+    return Dropped(runs=tuple(dropped), kept=tuple(remaining), stuck=tuple(stuck.items()), studies=deleted_studies)
 
 
 def _delete_files(files: ResultsFolder | None, keys: Sequence[str]) -> dict[str, str]:

@@ -181,7 +181,7 @@ class StoredMember:
 @cache
 def cells(row: type) -> dict[str, StoredMember]:
     """Return the members of a class of rows that are stored, by name."""
-    found = {}
+    stored_members = {}
     for member, hint in get_type_hints(row, include_extras=True).items():
         cell = next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Cell)), None)
         if cell is not None:
@@ -190,8 +190,10 @@ def cells(row: type) -> dict[str, StoredMember]:
             inner = get_args(declared)[0] if optional else declared
             plain = get_args(inner)[0] if get_origin(inner) is Annotated else inner
             plain = str if get_origin(plain) is Literal else plain
-            found[member] = StoredMember(cell, hint, plain, optional or any(note in notes for note in NULLABLE))
-    return found
+            stored_members[member] = StoredMember(
+                cell, hint, plain, optional or any(note in notes for note in NULLABLE)
+            )
+    return stored_members
 
 
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN

@@ -241,7 +241,7 @@ def _protocol(run: RunRow) -> str:
 def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
     """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
-    options = lengths_options(run, field, [asked["length"] for asked in row.asked])
+    options = lengths_options(run, field, [question["length"] for question in row.asked])
     name, question = ExampleLengths.name, options.to_data()
     if (stored := store.answer(row.key, name, question)) is not None:
         return stored

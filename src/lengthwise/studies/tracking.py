@@ -53,11 +53,13 @@ class Tracking:
                         started.tracker.log({name: point[name] for name in point if name != "step"}, step=step)
                         started.last_step = step
 
-    def log_scores(self, rows: Callable[[], Iterable[Any]], asked: Sequence[Mapping[str, Any]], metric: str) -> None:
+    def log_scores(
+        self, rows: Callable[[], Iterable[Any]], questions: Sequence[Mapping[str, Any]], metric: str
+    ) -> None:
         """Log the stored scores that answer the questions `asked`. `rows` reads them, if there is a tracker."""
         if not self._started:
             return
-        scores = [row for row in rows() if row.asked in asked and math.isfinite(row.mean)]
+        scores = [row for row in rows() if row.asked in questions and math.isfinite(row.mean)]
         for name, started in list(self._started.items()):
             with self._noting_errors(name):
                 if started.settings.steps_may_be_lengths:

@@ -22,6 +22,10 @@ def area_weights(lengths: Sequence[int]) -> list[float]:
     return [(ends[place + 2] - ends[place]) / 2 / (logs[-1] - logs[0]) for place in range(len(logs))]
 
 
-def area(lengths: Sequence[int], found: Sequence[Curve], metric: Metric) -> Interval | None:
+def area(lengths: Sequence[int], seed_curves: Sequence[Curve], metric: Metric) -> Interval | None:
     """Return the area with its 95 % interval over seeds. None without seeds, or with fewer than two lengths."""
-    return weighted(found, dict(enumerate(area_weights(lengths))), metric) if found and len(lengths) > 1 else None
+    return (
+        weighted(seed_curves, dict(enumerate(area_weights(lengths))), metric)
+        if seed_curves and len(lengths) > 1
+        else None
+    )

@@ -37,7 +37,7 @@ def curves(task: TaskFindings, series: Series) -> tuple[tuple[int, ...], tuple[C
     return tuple(p.length for p in points), tuple(Curve(seed, tuple(scores)) for seed, scores in sorted(whole.items()))
 
 
-def weighted(found: Sequence[Curve], weights: Mapping[int, float], metric: Metric) -> Interval:
+def weighted(seed_curves: Sequence[Curve], weights: Mapping[int, float], metric: Metric) -> Interval:
     """Return the weighted sum of the scores over lengths, as a mean over seeds with its 95 % interval (`of_seeds`).
 
     `weights`: by the place of the length. They are not negative, and at least one is above 0. The number of examples of a weighted
@@ -45,32 +45,32 @@ def weighted(found: Sequence[Curve], weights: Mapping[int, float], metric: Metri
     """
     weights = {place: weight for place, weight in weights.items() if weight}
     values, errors, counts, groups = [], [], [], []
-    for curve in found:
-        parts = [(weight, curve.scores[place]) for place, weight in weights.items()]
+    for curve in seed_curves:
+        weighted_scores = [(weight, curve.scores[place]) for place, weight in weights.items()]
         values.append(curve.weighted(weights))
-        errors.append(math.hypot(*(w * s.standard_error for w, s in parts)))
-        counts.append(1 / math.fsum(w * w / s.n for w, s in parts))
-        groups.append(_weighted_groups(parts))
+        errors.append(math.hypot(*(w * s.standard_error for w, s in weighted_scores)))
+        counts.append(1 / math.fsum(w * w / s.n for w, s in weighted_scores))
+        groups.append(_weighted_groups(weighted_scores))
     if all(groups):  # the same prompts at all lengths
-        counts = [max(curve.scores[place].n for place in weights) for curve in found]
+        counts = [max(curve.scores[place].n for place in weights) for curve in seed_curves]
     return of_seeds(values, errors, counts, groups, metric)
 
 
-def _weighted_groups(parts: Sequence[tuple[float, SeedScore]]) -> list[float]:
+def _weighted_groups(weighted_scores: Sequence[tuple[float, SeedScore]]) -> list[float]:
     """Return the weighted sum of each group of prompts, or [] if the lengths have no groups or different ones."""
-    if len({len(score.groups) for _, score in parts}) != 1:
+    if len({len(score.groups) for _, score in weighted_scores}) != 1:
         return []
-    columns = zip(*([w * value for value in score.groups] for w, score in parts), strict=True)
+    columns = zip(*([w * value for value in score.groups] for w, score in weighted_scores), strict=True)
     return [math.fsum(column) for column in columns]
 
 
-def relative(found: Sequence[Curve], place: int) -> tuple[Curve, ...]:
+def relative(seed_curves: Sequence[Curve], place: int) -> tuple[Curve, ...]:
     """Return the curves minus each seed's own score at one length.
 
     Their standard errors are unknown (NaN), because the examples of two lengths may be related.
     """
     return tuple(
-        Curve(curve.seed, tuple(_minus(score, curve.scores[place]) for score in curve.scores)) for curve in found
+        Curve(curve.seed, tuple(_minus(score, curve.scores[place]) for score in curve.scores)) for curve in seed_curves
     )
 
 

@@ -64,8 +64,8 @@ def effective_length(
     if not lengths or not curves:
         return None
     scores = [weighted(curves, {place: 1.0}, metric) for place in range(len(lengths))]
-    found = longest_passing(lengths, scores, threshold, metric.better)
-    return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
+    longest = longest_passing(lengths, scores, threshold, metric.better)
+    return longest if len(curves) > 1 else replace(longest, low=math.nan, high=math.nan)
 
 
 def longest_passing(
