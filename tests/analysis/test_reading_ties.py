@@ -17,9 +17,10 @@ def test_nobody_is_best_among_equals():
 
     rows = _fixtures()
     runs, scores = rows.rows()
-    longest = max(s.asked["length"] for s in scores if "examples" in s.asked)
+    longest = max(s.question["length"] for s in scores if "examples" in s.question)
     level = [
-        s._replace(mean=0.0) if ("examples" in s.asked, s.asked["length"]) == (True, longest) else s for s in scores
+        s._replace(mean=0.0) if ("examples" in s.question, s.question["length"]) == (True, longest) else s
+        for s in scores
     ]
     for seeds in (None, 0):
         some = [r for r in runs if seeds is None or r.seed == seeds]

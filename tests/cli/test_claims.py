@@ -25,7 +25,7 @@ def store_copies(folder: Path, seeds: Iterable[int]) -> Path:
         store.add_study(runs=rows, **study.metadata())
         for row in rows:
             if row["seed"] in seeds:
-                store.add_answers(row["key"], [score(row, asked) for asked in row["asked"]])
+                store.add_answers(row["key"], [score(row, asked) for asked in row["questions"]])
     return folder
 
 

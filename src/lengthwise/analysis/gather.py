@@ -96,7 +96,7 @@ def from_rows(
     known, studies = {run.key: run for run in (*compared, *runs)}, tuple(studies)
     times = {run.key: last_use(run, listed or {}) for run in runs}
     text, rest_text = Texts(canonical), Texts(lambda question: canonical(_without_length(question)))
-    scored = {(s.key, text(s.asked)): s for s in scores}
+    scored = {(s.key, text(s.question)): s for s in scores}
     answers = [answer for answer in answers if answer.measurement in MEASUREMENTS]
     panels: dict[Any, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
@@ -104,7 +104,7 @@ def from_rows(
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
         questions: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # those that differ only in the length
-        for requested in run.asked:
+        for requested in run.questions:
             identity = rest_text(requested)
             if identity not in questions:
                 questions[identity] = (_without_length(requested), [])
@@ -257,7 +257,7 @@ class _Panel:
             unit=first.unit,
             train_length=self.train_length,
             shortest=shortest_drawn(first_config(first.config), self.train_length),
-            trained=trained_lengths(first_config(first.config), self.train_length, first.asked[0]),
+            trained=trained_lengths(first_config(first.config), self.train_length, first.questions[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
             settings=self.settings,

@@ -233,7 +233,7 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
         return f"Its mean {task.metric.name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
         which = f"the {extreme} mean {task.metric.name} ({join_names(ties)}: {value})"
-        return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
+        return f"{_capital(there)}, {which} is {_description_of_best(task, best)}."
     text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric.name} ({value})"
     if there != "there":
         text += f" {there}"
@@ -262,7 +262,7 @@ def _beside(task: TaskFindings, best: Point) -> str:
     return ""
 
 
-def _why_no_best(task: TaskFindings, best: Point) -> str:
+def _description_of_best(task: TaskFindings, best: Point) -> str:
     if task.unbeaten_floor(best) is not None:
         return _beside(task, best)
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
@@ -290,6 +290,6 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; other seeds may give other results."
     if task.best(length) is None:
         score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
-        return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
+        return f"{where}, {score} is {_description_of_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
     return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}){beside and f', {beside}'}; {chance}."

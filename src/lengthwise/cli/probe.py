@@ -192,7 +192,7 @@ def _jobs(
         jobs, reasons = probing.jobs_of_pairs(probe, pairs, lengths, **options), skipped
     else:
         needs_attention = probe.needs_attention and not probe.skips_unsupported
-        problems = [probing.why_not_probed(row, needs_attention) for row in runs]
+        problems = [probing.unsupported_reason(row, needs_attention) for row in runs]
         skipped, reasons = [problem for problem in problems if problem is not None], []
         runs = [row for row, problem in zip(runs, problems, strict=True) if problem is None]
         jobs = probing.jobs_of_runs(probe, runs, lengths, **options)

@@ -70,7 +70,7 @@ def greedy_decode(
     encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
     chunk_size = max(1, MAX_LOGITS // (len(batch) * task.output_size))
     is_chunked = prompts.shape[1] > chunk_size and not any(encoding.depends_on_length() for encoding in encodings)
-    prefill = {"prompt_part": chunk_size} if is_chunked else {}
+    prefill = {"prefill_chunk_size": chunk_size} if is_chunked else {}
     generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:

@@ -70,7 +70,7 @@ class Score:
     standard_error: float | None  # of the mean, over examples; None for a single example
     out_of_distribution: bool  # longer than all training examples
     seconds: float
-    asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
+    question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
     # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
     # "order". For tasks with prefixes also "groups": means of groups of examples. For tasks with `token_scores` also
@@ -183,7 +183,7 @@ def _make_score(
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
         out_of_distribution=out_of_distribution,
         seconds=seconds,
-        asked=question,
+        question=question,
         details=details,
     )
 

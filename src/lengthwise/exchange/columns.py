@@ -45,7 +45,7 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
         Texts(_settings_text),
     )
     answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
-    requested = {run.key: set(map(text, run.asked)) for run in runs} if is_of_evaluation else {}
+    requested = {run.key: set(map(text, run.questions)) for run in runs} if is_of_evaluation else {}
     for answer in stored:
         if not is_of_evaluation or text(answer.question) in requested[answer.key]:
             answers[answer.key].append((answer, Table.from_data(answer.rows)))

@@ -178,7 +178,7 @@ def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -
         "heads": heads,
         "groups": groups,
         "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
-        "asked": _example_counts(task),
+        "example_counts": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "chapters": chapters(task, looks),

@@ -68,7 +68,7 @@ def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequenc
     titles: dict[str, str] = {}
     for score in scores:
         run = by_key[score.key]
-        question = {name: value for name, value in score.asked.items() if name != "length"}
+        question = {name: value for name, value in score.question.items() if name != "length"}
         identity = canonical([run.metric, run.better, run.unit, question])
         described = ", ".join(f"{name} {plain(value)}" for name, value in flat(question).items())
         titles[identity] = f"{run.metric}, {run.better} is better" + (f" · {described}" if described else "")

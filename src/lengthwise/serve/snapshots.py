@@ -68,7 +68,7 @@ class Watcher:
         self._paces: dict[str, Pace] = {}
         self._changed, self._lock = threading.Condition(), threading.Lock()
         self._memory: dict[Hashable, Any] = {}
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         self._closed = False
         self._error: str | None = None  # the line of the last reading, if it failed
         self._store: Store = open_store()
@@ -84,8 +84,8 @@ class Watcher:
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot. Raises `StoreError` if the store cannot be read now."""
         with self._changed:
-            self._asked = time.monotonic()
-            if self._asked - self._read_at > FRESH:  # nobody has looked for a while
+            self._last_request = time.monotonic()
+            if self._last_request - self._read_at > FRESH:  # nobody has looked for a while
                 self._changed.notify_all()
                 self._changed.wait(PATIENCE)
             if self._error is not None:
@@ -140,7 +140,7 @@ class Watcher:
                 self._changed.notify_all()
                 if not self._closed:
                     self._changed.wait(max(INTERVAL, 4 * took))
-                while not self._closed and time.monotonic() - self._asked > IDLE:
+                while not self._closed and time.monotonic() - self._last_request > IDLE:
                     self._changed.wait()
                 if self._closed:
                     return

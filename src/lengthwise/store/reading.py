@@ -16,10 +16,10 @@ from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches
 from lengthwise.values import SCORES
 
-_answers, _asked = schema.answers.c, schema.asked.c
-ANSWERED = (  # whether a row of `asked` has a score
+_answers, _requested = schema.answers.c, schema.requested_questions.c
+ANSWERED = (  # whether a row of `requested_questions` has a score
     select(_answers.key)
-    .where(_answers.key == _asked.key, _answers.measurement == SCORES, _answers.question == _asked.question)
+    .where(_answers.key == _requested.key, _answers.measurement == SCORES, _answers.question == _requested.question)
     .exists()
 )
 
@@ -40,16 +40,16 @@ def _runs_of(study: str) -> Select[Any]:
 
 def _open_keys(study: str | None) -> Select[str]:
     """Select the keys of the runs with a question that has no score."""
-    questions = schema.asked
-    keys = select(questions.c.key).where(~ANSWERED).distinct()
-    return keys if study is None else keys.where(questions.c.study == study)
+    requested = schema.requested_questions
+    keys = select(requested.c.key).where(~ANSWERED).distinct()
+    return keys if study is None else keys.where(requested.c.study == study)
 
 
 def unanswered(connection: Connection, key: str, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     table = schema.answers
     scores = select(table.c.question).where(table.c.key == key, table.c.measurement == SCORES)
     answered = set(connection.scalars(scores))
-    return [question for question in questions if canonical(question, "asked") not in answered]
+    return [question for question in questions if canonical(question, "questions") not in answered]
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def listed(connection: Connection, study: str, without: Collection[str], now: fl
 def _run_rows(
     connection: Connection, rows: Iterable[Any], study: str | None, keys: Sequence[str] | None, now: float
 ) -> list[RunRow]:
-    requested, table = schema.asked, schema.studies
+    requested, table = schema.requested_questions, schema.studies
     query = select(requested.c.key, requested.c.question).join(table, table.c.name == requested.c.study)
     query = query.order_by(table.c.created, table.c.name, requested.c.position)
     still_open = _open_keys(study)
@@ -169,12 +169,12 @@ def _run_rows(
     if keys is not None:
         query, still_open = query.where(requested.c.key.in_(keys)), still_open.where(requested.c.key.in_(keys))
     questions: dict[str, dict[str, dict[str, Any]]] = {}
-    text = Texts(lambda question: canonical(question, "asked"))
-    for row in decoded(schema.asked, connection.execute(query)):
+    text = Texts(lambda question: canonical(question, "questions"))
+    for row in decoded(schema.requested_questions, connection.execute(query)):
         questions.setdefault(row["key"], {})[text(row["question"])] = row["question"]
     unanswered_keys = set(connection.scalars(still_open))
     return [
-        RunRow(**row, asked=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
+        RunRow(**row, questions=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
         for row in decoded(schema.runs, rows)
     ]
 

@@ -128,10 +128,10 @@ class Store(Transfers):
         study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
         rows, questions = [], {}
         for number, run in enumerate(runs):
-            what, run_questions = f"run {number} of study {name!r}", run["asked"]
-            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "asked"}, what))
+            what, run_questions = f"run {number} of study {name!r}", run["questions"]
+            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "questions"}, what))
             questions[run["key"]] = list(
-                dict.fromkeys(canonical(question, f"{what}: asked") for question in run_questions)
+                dict.fromkeys(canonical(question, f"{what}: questions") for question in run_questions)
             )
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -146,7 +146,7 @@ class Store(Transfers):
             upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "position", "facts"])
             claims.forget_failures(connection, keys)
             connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
-            connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
+            connection.execute(delete(schema.requested_questions).where(schema.requested_questions.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, schema.study_runs, members)
             question_rows = [
@@ -154,7 +154,7 @@ class Store(Transfers):
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, schema.asked, question_rows)
+            insert_rows(connection, schema.requested_questions, question_rows)
         return unlisted
 
     def studies(self) -> list[StudyRow]:

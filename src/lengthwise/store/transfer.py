@@ -31,7 +31,7 @@ TABLES = {
         schema.studies,
         schema.runs,
         schema.study_runs,
-        schema.asked,
+        schema.requested_questions,
         schema.answers,
     )
 }
@@ -83,7 +83,7 @@ class Transfers:
             )
             others = _others(connection, listed)
             of_study = {"studies": schema.studies.c.name, "study_runs": schema.study_runs.c.study}
-            of_study["asked"] = schema.asked.c.study
+            of_study["asked"] = schema.requested_questions.c.study
             rows_by_table = {}
             for name, table in TABLES.items():
                 columns = [table.c[column] for column in names_of(table)]
@@ -155,7 +155,7 @@ def _add_study(connection: Connection, study: Cells, name: str) -> bool:
         connection.execute(insert(table), [study])
     else:
         connection.execute(update(table).where(is_it).values(study))
-        for list_table in (schema.study_runs, schema.asked):
+        for list_table in (schema.study_runs, schema.requested_questions):
             connection.execute(delete(list_table).where(list_table.c.study == study["name"]))
     return True
 
