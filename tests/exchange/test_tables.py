@@ -147,6 +147,17 @@ def test_a_data_frame(results: Path, store: Store, made: Fill) -> None:
         lengthwise.results("made", results=results / "none")
 
 
+def test_values_that_are_no_names_or_folders() -> None:
+    for call, expected in (
+        (lambda: lengthwise.answers(3), "needs the name of a study or the file of an answer, got 3"),
+        (lambda: lengthwise.results(3), "needs the name of a study, got 3"),
+        (lambda: lengthwise.results("made", results=3), "must be the path of a folder, or an address .*, got 3"),
+        (lambda: lengthwise.answers("made", "scores", store=3), "store must be the address of a database"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            call()
+
+
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[frames\]'"):

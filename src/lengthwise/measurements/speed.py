@@ -99,7 +99,7 @@ def _of_lengths(y: str, **more: Any) -> tuple[Number, ...]:
 
 
 ABOUT = (
-    "Model: d_model {d_model}, {num_layers} layers, {num_heads} heads, byte vocabulary, {dtype}; about {batch_tokens:,} "
+    "Model: d_model {d_model}, num_layers {num_layers}, num_heads {num_heads}, byte vocabulary, {dtype}; about {batch_tokens:,} "
     f"tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} in the same round, with "
     "a 95 % interval by order statistics, which needs at least 6 rounds. {n} of {rounds} rounds are finished."
 )
