@@ -264,7 +264,7 @@ def test_a_width_that_does_not_fit_into_memory_is_named(here: Call, place: Path)
     ran = here("compare", "rope", *sizes, "--results", place / "wide")
     assert ran.code == 1
     assert (
-        "the weights of the model (d_model 1,000,000,000, num_layers 2): not enough memory (one allocation of "
+        "the weights of the model (d_model 1,000,000,000, num_layers 4): not enough memory (one allocation of "
         in ran.err
     )
     assert "; use a smaller model" in ran.err and "shorter lengths" not in ran.err
