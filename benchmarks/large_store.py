@@ -53,7 +53,7 @@ def fill(store: Store) -> None:
     while (row := store.claim("large", WORKER)) is not None:
         scale = 40 * steepness[row.encoding] * draw.uniform(0.8, 1.2)
         answers = []
-        for asked in row.asked:
+        for asked in row.questions:
             mean = min(1.0, math.exp(-max(0.0, asked["length"] - 20) / scale))
             score = {"mean": mean, "standard_error": math.sqrt(mean * (1 - mean) / 512), "n": 512}
             answers.append(answer("scores", asked, [score]))

@@ -70,7 +70,7 @@ def row(number: int, asked: list[dict[str, Any]]) -> dict[str, Any]:
         "unit": "symbols",
     }
     config = {"training": {"steps": 1}}
-    return {"key": f"{number:016x}", **names, "seed": number, "train_length": 2, "config": config, "asked": asked}
+    return {"key": f"{number:016x}", **names, "seed": number, "train_length": 2, "config": config, "questions": asked}
 
 
 def answer(measurement: str, question: dict[str, Any], **columns: list[Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def write(folder: str) -> None:
                 store.heartbeat(row.key, worker, step, STEPS)
             curve = {"step": list(range(1, STEPS + 1)), "loss": [2.3 / step for step in range(1, STEPS + 1)]}
             score = {"mean": [0.5], "standard_error": [0.02], "n": [512]}
-            answers = [("training", {}, curve), *(("scores", asked, score) for asked in row.asked)]
+            answers = [("training", {}, curve), *(("scores", asked, score) for asked in row.questions)]
             store.add_answers(
                 row.key,
                 [{"measurement": m, "question": q, "rows": table, "facts": {}} for m, q, table in answers],

@@ -72,7 +72,7 @@ def rows_of(store: Store, study: str) -> dict[str, Any]:
                 "task": run.task,
                 "seed": run.seed,
                 "length": score.length,
-                "asked": score.asked,
+                "asked": score.question,
                 "metric": run.metric,
                 "n": score.n,
                 "mean": number(score.mean),

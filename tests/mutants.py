@@ -285,8 +285,8 @@ def attempt(mutant: Mutant, tests: list[str]) -> tuple[str, float]:
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
             )
             outcome = "survived" if result.returncode == 0 else "caught"
-            said = result.stdout + result.stderr
-            broken = "no collectors" in said or "loading conftest" in said  # the tests cannot be imported any more
+            output = result.stdout + result.stderr
+            broken = "no collectors" in output or "loading conftest" in output  # the tests cannot be imported any more
             if result.returncode not in (0, 1, 2) and not broken:  # 2: an error while the tests are collected
                 outcome = f"failed to run ({result.returncode})"
         except subprocess.TimeoutExpired:

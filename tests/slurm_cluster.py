@@ -49,7 +49,7 @@ PartitionName=high Nodes={host} MaxTime=INFINITE State=UP PriorityTier=10 OverSu
 """
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """The reason why Slurm takes no part."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     for program in ("slurmctld", "slurmd", "munged", "sbatch"):
@@ -109,5 +109,5 @@ def node_state() -> str:
     return (asked.stdout.split() or ["unknown"])[0]
 
 
-REASON = why_not()
+REASON = unsupported_reason()
 needs_slurm = pytest.mark.skipif(bool(REASON), reason=REASON or "")

@@ -11,6 +11,7 @@ INFORMATION = Path("/proc/meminfo")
 PROCESS_GROUPS = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 THREADS = 4  # of a process for each core, at most
+ANY_SIZE = "shorter lengths, fewer examples, smaller batches or a smaller model"  # what can need less memory
 
 
 class NotEnoughMemory(ValueError):
@@ -83,23 +84,26 @@ def limited_to_machine(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_what_needs_memory(what: str) -> Iterator[None]:
-    """Convert errors about memory in this block to `NotEnoughMemory`. `what`: what is computed, such as "length 4,096 symbols"."""
+def naming_what_needs_memory(what: str, fix: str = ANY_SIZE) -> Iterator[None]:
+    """Convert errors about memory in this block to `NotEnoughMemory`.
+
+    `what`: what is computed, such as "length 4,096 symbols". `fix`: what would need less memory.
+    """
     try:
         yield
     except Exception as error:
-        if (line := out_of_memory_line(error)) is None:
+        if (line := out_of_memory_line(error, fix)) is None:
             raise
         raise NotEnoughMemory(f"{what}: {line}") from error
 
 
-def out_of_memory_line(error: BaseException) -> str | None:
-    """Return a line about memory that ran out, or None for another error."""
+def out_of_memory_line(error: BaseException, fix: str = ANY_SIZE) -> str | None:
+    """Return a line about memory that ran out, or None for another error. `fix`: what would need less memory."""
     if not is_out_of_memory(error):
         return None
     size = refused_allocation(error)
     request = f" (one allocation of {size} failed)" if size else ""
-    return f"not enough memory{request}; use shorter lengths, fewer examples, smaller batches or a smaller model"
+    return f"not enough memory{request}; use {fix}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

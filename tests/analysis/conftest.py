@@ -33,7 +33,7 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "seed": seed,
         "train_length": 10,
         "config": config,
-        "asked": [{"length": n, "examples": 64, "seed": 0} for n in lengths],
+        "questions": [{"length": n, "examples": 64, "seed": 0} for n in lengths],
         "status": "done",
         "worker": None,
         "heartbeat": None,
@@ -64,8 +64,8 @@ def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any)
         for seed, means in enumerate(seeds):
             run = run_row(label, seed, status="done" if None not in means else "running", **changes)
             runs.append(run)
-            pairs = zip(run.asked, means, strict=True)
-            scores += [score_row(run, mean, asked=asked) for asked, mean in pairs if mean is not None]
+            pairs = zip(run.questions, means, strict=True)
+            scores += [score_row(run, mean, question=asked) for asked, mean in pairs if mean is not None]
     return from_rows([], runs, scores)
 
 

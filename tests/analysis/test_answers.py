@@ -190,7 +190,19 @@ def test_nothing_asked(runs: dict[Any, RunRow]) -> None:
 def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
     from lengthwise.analysis import findings
 
-    names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
+    names = (
+        "key",
+        "label",
+        "encoding",
+        "task",
+        "metric",
+        "better",
+        "unit",
+        "seed",
+        "train_length",
+        "config",
+        "questions",
+    )
     rows = [{name: getattr(run, name) for name in names} for run in runs.values()]
     with open_store(tmp_path) as store:
         store.add_study("ropes", evaluation={}, runs=[r for r in rows if r["label"] == "RoPE"])
@@ -209,7 +221,7 @@ def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
 
 def test_probes_stand_beside_the_task_as_it_was_trained(make_run: Make) -> None:
     asked = [{"length": 10, "examples": 64, "seed": 0, **shift} for shift in ({}, {"shift": {"inputs": "skewed"}})]
-    run = make_run("NoPE", metric="squared error", better="lower", asked=asked)
+    run = make_run("NoPE", metric="squared error", better="lower", questions=asked)
     probe = looking(run, 20, [[[3, 1]]], [[[0.5, 0.5]]], 4)
     tasks = from_rows([], [run], [probe]).tasks
     assert [(task.shifted, bool(task.answers)) for task in tasks] == [(False, True), (True, False)]

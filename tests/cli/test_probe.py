@@ -25,7 +25,7 @@ def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(finished, folder)
     with open_store(folder) as store:
         row = store.runs()[0]
-        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "questions")
         pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
         store.add_study("later", evaluation={}, runs=[pending])
         done = [{name: getattr(run, name) for name in (*names, "key", "seed")} for run in store.runs("tiny")]

@@ -63,7 +63,7 @@ def run_row(**changes: Any) -> RunRow:
         "seed": 0,
         "train_length": 128,
         "config": config("Text", changes.get("label", "FIRE"), changes.get("seed", 0), 128),
-        "asked": [{"length": n, "tokens": 65536, "seed": 0} for n in (128, 256, 512, 1024)],
+        "questions": [{"length": n, "tokens": 65536, "seed": 0} for n in (128, 256, 512, 1024)],
         "status": "done",
         "worker": None,
         "heartbeat": None,
@@ -144,7 +144,7 @@ def rows(seeds: int = 3, labels: tuple[str, ...] = ENCODINGS) -> tuple[list[RunR
                     unit="bytes" if task == "Text" else "symbols",
                     train_length=train_length,
                     config=config(task, label, seed, train_length),
-                    asked=[{"length": n, "seed": 0, **count} for n in lengths],
+                    questions=[{"length": n, "seed": 0, **count} for n in lengths],
                     facts=facts(task, len(runs)),
                 )
                 runs.append(run)

@@ -200,7 +200,7 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
     )
     table = {"A": [2.0, 2.0, 2.0, 9.0], "B": [2.0, 2.0, 2.0, 2.8]}
     runs = [make_row(key=label, label=label) for label in table]
-    pairs = [(r, a["length"], m) for r in runs for a, m in zip(r.asked, table[r.label], strict=True)]
+    pairs = [(r, a["length"], m) for r in runs for a, m in zip(r.questions, table[r.label], strict=True)]
     two = from_rows([], runs, [make_score(*p) for p in pairs])
     assert buttons_and_caption(two) == (["all", "most"], "all scores or most of the scores")
     some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
@@ -314,7 +314,19 @@ def test_a_report_needs_no_torch() -> None:
 @pytest.mark.slow  # filling the store is what takes long
 def test_a_store_of_870_runs_is_reported_in_time(tmp_path: Path, make_rows: Make) -> None:
     """Time of this process, so that others on the machine do not count; the script is there already, as usual."""
-    names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
+    names = (
+        "key",
+        "label",
+        "encoding",
+        "task",
+        "metric",
+        "better",
+        "unit",
+        "seed",
+        "train_length",
+        "config",
+        "questions",
+    )
     runs, scores = make_rows(seeds=62)
     with open_store(tmp_path) as store:
         store.add_study("large", evaluation={}, runs=[{n: getattr(r, n) for n in names} for r in runs])

@@ -21,7 +21,9 @@ Make = Callable[..., Any]
 def task_of(table: dict[str, list[float]], make_row: Make, make_score: Make, **changes: Any) -> TaskFindings:
     runs = [make_row(key=label, label=label, **changes) for label in table]
     pairs = [
-        (run, asked["length"], mean) for run in runs for asked, mean in zip(run.asked, table[run.label], strict=True)
+        (run, asked["length"], mean)
+        for run in runs
+        for asked, mean in zip(run.questions, table[run.label], strict=True)
     ]
     return from_rows([], runs, [make_score(*p) for p in pairs]).tasks[0]
 

@@ -33,7 +33,7 @@ def test_fits_80_columns(quickstart: Findings) -> None:
 def test_many_lengths_and_long_names(make_row: Make, make_score: Make) -> None:
     lengths = [2**n for n in range(4, 16)]
     label = "FIRE(hidden_layers=2, hidden_width=64, activation=gelu)"
-    run = make_row(label=label, asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths])
+    run = make_row(label=label, questions=[{"length": n, "tokens": 9, "seed": 0} for n in lengths])
     text = printed(from_rows([], [run], [make_score(run, n, 1234.5678) for n in lengths]))
     assert max(map(len, text.splitlines())) <= 80
     assert all(f"{n:,}" in text for n in lengths)

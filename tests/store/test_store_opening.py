@@ -228,7 +228,7 @@ def test_a_full_disk(results: Path, make: Any) -> None:
         with store._database.engine.connect() as connection:  # the one connection there is, also for what follows
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
-        many = [make.score(n, asked=make.question(n)) for n in range(1, 5000)]
+        many = [make.score(n, question=make.question(n)) for n in range(1, 5000)]
         store.add_answers("a100000000000000", many[:1])
         for _ in range(2):
             with pytest.raises(

@@ -160,7 +160,7 @@ def test_what_the_store_gets() -> None:
     (run,) = study.runs
     assert row["key"] == run.key
     assert Run.from_data(row["config"]) == run
-    assert row["asked"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
+    assert row["questions"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
     assert (row["metric"], row["better"], row["unit"], row["train_length"]) == ("exact match", "higher", "symbols", 4)
     assert study.metadata()["question"] == "why?"
     assert study.metadata()["evaluation"] == {"Copy": ASKED.to_data()}

@@ -155,8 +155,8 @@ class NumbersRow(NamedTuple):
 
 def in_order(keys: Iterable[Key]) -> list[Key]:
     """Return the different keys, ascending if all are whole numbers, because series may begin with different ones."""
-    found = list(dict.fromkeys(keys))
-    return sorted(found) if all(type(cell) is int for key in found for cell in key) else found
+    unique = list(dict.fromkeys(keys))
+    return sorted(unique) if all(type(cell) is int for key in unique for cell in key) else unique
 
 
 def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Column]], list[NumbersRow]]:
@@ -165,24 +165,22 @@ def numbers_table(summary: Summary, table: Numbers) -> tuple[list[tuple[str, Col
     cells: dict[tuple[int, Key], dict[int, Interval | str]] = defaultdict(dict)
     for number in table.numbers:
         by = (*table.rows, *number.by)
-        found: list[Any] = _texts(summary, number, by)
+        of_all_series: list[Any] = _texts(summary, number, by)
         if summary.measurement.column(number.y).role != "note":
-            found = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
+            of_all_series = summarize(summary, number.y, by, number.where, number.how, first_seed=table.first_seed)
         places: dict[Key, int] = {}
-        for own in in_order(key[len(table.rows) :] for values in found for key in values):
+        for own in in_order(key[len(table.rows) :] for values in of_all_series for key in values):
             places[own] = len(heads)
             head = number.head.format(**dict(zip(number.by, own, strict=True)))
             heads.append((head, summary.measurement.column(number.y)))
-        for of_series, values in enumerate(found):
+        for of_series, values in enumerate(of_all_series):
             for key, interval in values.items():
                 cells[of_series, key[: len(table.rows)]][places[key[len(table.rows) :]]] = interval
     rows = []
-    for (of_series, key), found_cells in sorted(cells.items(), key=lambda item: item[0][0]):
+    for (of_series, key), row_cells in sorted(cells.items(), key=lambda item: item[0][0]):
         names = [summary.measurement.column(name).text_of(cell) for name, cell in zip(table.rows, key, strict=True)]
         series = summary.series[of_series]
-        rows.append(
-            NumbersRow(series, ", ".join([series.name, *names]), [found_cells.get(n) for n in range(len(heads))])
-        )
+        rows.append(NumbersRow(series, ", ".join([series.name, *names]), [row_cells.get(n) for n in range(len(heads))]))
     return heads, rows
 
 
@@ -244,7 +242,7 @@ def summaries(
     for answer in answers:
         if answer.key in labels:
             by_name[answer.measurement].append(answer)
-    found = {
+    by_measurement = {
         name: tuple(
             _summary(measurement, group, labels, runs, metric, reference, pairing)
             for reference, pairing, rows in _by_reference(by_name[name], labels, runs)
@@ -253,7 +251,7 @@ def summaries(
         for name, measurement in MEASUREMENTS.items()
         if name in by_name
     }
-    return {name: groups for name, groups in found.items() if groups}
+    return {name: groups for name, groups in by_measurement.items() if groups}
 
 
 def _by_reference(
@@ -274,14 +272,14 @@ def _by_reference(
             same = runs[answer.key].seed == runs[against].seed
             pairing = "" if labels[answer.key] == reference else "the same seed" if same else "different seeds"
             groups[reference, pairing].append(answer)
-    found = []
+    comparisons = []
     for (reference, pairing), own in groups.items():
         baseline = groups.get((reference, ""), []) if pairing else []
         if pairing or not reference:
-            found.append((reference, pairing, [*own, *baseline]))
+            comparisons.append((reference, pairing, [*own, *baseline]))
         elif not any(other == reference and of_pairs for other, of_pairs in groups):
-            found.append((reference, "different seeds", own))
-    return found
+            comparisons.append((reference, "different seeds", own))
+    return comparisons
 
 
 def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> list[list["AnswerRow"]]:
@@ -293,7 +291,7 @@ def _by_question(answers: Iterable["AnswerRow"], measurement: Measurement) -> li
     ordered = sorted(groups.values(), key=lambda group: (_length(group[0]), group[0].question.get("query", 0)))
     if not measurement.over_lengths:
         return ordered[-1:] if measurement.longest_only else ordered
-    return [part for group in ordered for part in _at_common_lengths(group)]
+    return [same_lengths for group in ordered for same_lengths in _at_common_lengths(group)]
 
 
 def _length(answer: "AnswerRow") -> int:
@@ -302,13 +300,13 @@ def _length(answer: "AnswerRow") -> int:
 
 def _at_common_lengths(answers: Sequence["AnswerRow"]) -> list[list["AnswerRow"]]:
     """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the same ones."""
-    asked: dict[Any, set[int]] = defaultdict(set)
+    lengths_of: dict[Any, set[int]] = defaultdict(set)
     for answer in answers:
-        asked[_compared(answer)].add(_length(answer))
-    if common := set.intersection(*asked.values()):
+        lengths_of[_compared(answer)].add(_length(answer))
+    if common := set.intersection(*lengths_of.values()):
         return [[answer for answer in answers if _length(answer) in common]]
-    parts = dict.fromkeys(map(frozenset, asked.values()))
-    return [[answer for answer in answers if asked[_compared(answer)] == part] for part in parts]
+    sets_of_lengths = dict.fromkeys(map(frozenset, lengths_of.values()))
+    return [[answer for answer in answers if lengths_of[_compared(answer)] == lengths] for lengths in sets_of_lengths]
 
 
 def _compared(answer: "AnswerRow") -> Any:
@@ -359,11 +357,11 @@ def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
 
 def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of all facts by name. Where they differ, the value is a list of all values."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    values_of: dict[str, dict[str, Any]] = defaultdict(dict)
     for own in facts:
         for name, value in own.items():
-            found[name][canonical(value)] = value
-    return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in found.items()}
+            values_of[name][canonical(value)] = value
+    return {name: next(iter(v.values())) if len(v) == 1 else list(v.values()) for name, v in values_of.items()}
 
 
 def of_answers(

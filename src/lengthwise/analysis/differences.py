@@ -30,7 +30,7 @@ def differences(
     twins: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         twins.setdefault(name, []).append(place)
-    found = [""] * len(names)
+    texts = [""] * len(names)
     for places in twins.values():
         if len(places) > 1:
             known = dict.fromkeys(key for place in places for key in settings[place])
@@ -40,8 +40,8 @@ def differences(
             for place in places:
                 own = settings[place]
                 shown = {key: _last_part(key, own[key], values[key]) for key in odd if key in own}
-                found[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
-    return found
+                texts[place] = ", ".join(_setting(key, value, latest.get(key)) for key, value in shown.items())
+    return texts
 
 
 TELLING = ("train_length", "path", "d_model")  # settings that say more than those that they determine
@@ -49,13 +49,15 @@ TELLING = ("train_length", "path", "d_model")  # settings that say more than tho
 
 def _independent(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the names of the columns without those that another one determines, in their order."""
-    kept: list[str] = []
+    independent: list[str] = []
     telling = [key for name in TELLING for key in columns if key.rpartition(".")[2] == name]
     for key in dict.fromkeys([*telling, *columns]):
-        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in kept)
-        if key.endswith(".code") or all(len(found) > len({one for one, _ in found}) for found in pairs):
-            kept.append(key)
-    return [key for key in columns if key in kept]
+        pairs = (set(zip(columns[other], columns[key], strict=True)) for other in independent)
+        if key.endswith(".code") or all(
+            len(value_pairs) > len({one for one, _ in value_pairs}) for value_pairs in pairs
+        ):
+            independent.append(key)
+    return [key for key in columns if key in independent]
 
 
 def _last_part(key: str, value: Any, column: Sequence[str]) -> Any:

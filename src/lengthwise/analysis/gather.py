@@ -105,21 +105,25 @@ def from_rows(
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
         questions: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # those that differ only in the length
-        for asked in run.asked:
-            identity = rest_text(asked)
+        for requested in run.questions:
+            identity = rest_text(requested)
             if identity not in questions:
-                questions[identity] = (_without_length(asked), [])
-            questions[identity][1].append(asked)
+                questions[identity] = (_without_length(requested), [])
+            questions[identity][1].append(requested)
         for question, lengths in questions.values():
-            whole, part = (
+            whole_identity, rest_identity = (
                 canonical([run.task, run.metric, run.better, run.unit, first_train_length(run), some, question])
                 for some in (shared, rest)
             )
             # A model without attention shares no model settings with the others, so it is shown beside all of them.
-            found = alike[part] if mixer_of(run) is not None and alike[part] else {whole: panels.get(whole)}
-            for identity, panel in list(found.items()):
+            matching = (
+                alike[rest_identity]
+                if mixer_of(run) is not None and alike[rest_identity]
+                else {whole_identity: panels.get(whole_identity)}
+            )
+            for identity, panel in list(matching.items()):
                 if panel is None:
-                    panel = panels[identity] = alike[part][identity] = _Panel(
+                    panel = panels[identity] = alike[rest_identity][identity] = _Panel(
                         run, flat(shared | {"question": question}), canonical(question)
                     )
                 panel.add(run, {asked["length"]: scores.get((run.key, text(asked))) for asked in lengths})
@@ -167,7 +171,7 @@ def _without_length(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(info: Any, row: Any) -> dict[str, Any]:
     """Return the attributes of a row that a dataclass has under the same name, without those that need a conversion."""
-    names = {part.name for part in dataclasses.fields(info)} - {"facts", "published"}
+    names = {field.name for field in dataclasses.fields(info)} - {"facts", "published"}
     return {name: getattr(row, name) for name in names}
 
 
@@ -254,7 +258,7 @@ class _Panel:
             unit=first.unit,
             train_length=self.train_length,
             shortest=shortest_drawn(first_config(first.config), self.train_length),
-            trained=trained_lengths(first_config(first.config), self.train_length, first.asked[0]),
+            trained=trained_lengths(first_config(first.config), self.train_length, first.questions[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
             settings=self.settings,
@@ -282,15 +286,15 @@ class _Panel:
 
     def baselines(self) -> tuple[Baseline, ...]:
         """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
-        found: dict[str, dict[int, float]] = {}
+        scores_by_name: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():
             for baseline in score.baselines:
-                found.setdefault(baseline["name"], {}).setdefault(length, float(baseline["score"]))
+                scores_by_name.setdefault(baseline["name"], {}).setdefault(length, float(baseline["score"]))
                 floors |= {baseline["name"]} if baseline["floor"] else set()
         return tuple(
             Baseline(label=name, scores=dict(sorted(scores.items())), floor=name in floors)
-            for name, scores in found.items()
+            for name, scores in scores_by_name.items()
         )
 
     def stored_scores(self) -> Iterator[tuple[int, ScoreRow]]:
@@ -302,13 +306,13 @@ class _Panel:
     def notes(self) -> tuple[str, ...]:
         """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
         rows = sorted(self.stored_scores(), key=lambda row: row[0])
-        found = [score.note for _, score in rows if score.note]
+        on_scores = [score.note for _, score in rows if score.note]
         others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
             for run in others
         ]
-        return tuple(dict.fromkeys(found + sizes + self._note_on_rates()))
+        return tuple(dict.fromkeys(on_scores + sizes + self._note_on_rates()))
 
     def _note_on_rates(self) -> list[str]:
         if not self.rates:

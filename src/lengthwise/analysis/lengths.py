@@ -50,11 +50,11 @@ class Histogram:
         if len(self.counts) <= most:
             return [(length, length, count) for length, count in self.counts.items()]
         for width in (digit * 10**power for power in itertools.count() for digit in WIDTHS):
-            found: Counter[int] = Counter()
+            counts: Counter[int] = Counter()
             for length, count in self.counts.items():
-                found[length // width * width] += count
-            if len(found) <= most:
-                return [(first, first + width - 1, count) for first, count in found.items()]
+                counts[length // width * width] += count
+            if len(counts) <= most:
+                return [(first, first + width - 1, count) for first, count in counts.items()]
         raise AssertionError("one bin holds everything")
 
     def between(self, first: int, last: int) -> int:

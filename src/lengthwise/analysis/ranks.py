@@ -77,7 +77,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
         return None
     several_within = len({task for task, _ in within}) > 1
     ranks_longer, ranks_within = (_reciprocal_ranks(queries, tasks, ties) for queries in (longer, within))
-    found = [
+    ranks = [
         Rank(
             label=label,
             longer=_mean(label, ranks_longer),
@@ -86,7 +86,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
         for label in labels
     ]
     return Ranking(
-        ranks=tuple(sorted(found, key=lambda rank: -(rank.longer.mean if rank.longer else 0.0))),
+        ranks=tuple(sorted(ranks, key=lambda rank: -(rank.longer.mean if rank.longer else 0.0))),
         tasks=tuple(dict.fromkeys(task for task, _ in longer)),
         seeds=tuple(sorted({seed for _, seed in longer})),
         queries=len(longer),
@@ -175,13 +175,13 @@ def _queries(
     tasks: Sequence[TaskFindings], labels: Sequence[str], kind: Kind
 ) -> tuple[dict[Key, dict[str, float]], int]:
     """Return the scores of all encodings by query, and the number of dropped queries."""
-    found: dict[Key, dict[str, float]] = {}
+    scores_by_query: dict[Key, dict[str, float]] = {}
     for task in tasks:
         own = {s.label: overall(task, s, kind) for s in task.series if s.label in labels}
         for seed in sorted({seed for scores in own.values() for seed in scores}):
-            found[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
-    whole = {key: scores for key, scores in found.items() if len(scores) == len(labels)}
-    return whole, len(found) - len(whole)
+            scores_by_query[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
+    whole = {key: scores for key, scores in scores_by_query.items() if len(scores) == len(labels)}
+    return whole, len(scores_by_query) - len(whole)
 
 
 def _reciprocal_ranks(
@@ -194,13 +194,14 @@ def _reciprocal_ranks(
 
 def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | None:
     """Return the mean of an encoding's reciprocal ranks."""
-    found = {key: ranks[label] for key, ranks in queries.items()}
-    if not found:
+    ranks_by_query = {key: ranks[label] for key, ranks in queries.items()}
+    if not ranks_by_query:
         return None
-    mean = math.fsum(found.values()) / len(found)
-    titles = {task for task, _ in found}
+    mean = math.fsum(ranks_by_query.values()) / len(ranks_by_query)
+    titles = {task for task, _ in ranks_by_query}
     by_seed = [
-        [value for (_, other), value in found.items() if other == seed] for seed in sorted({seed for _, seed in found})
+        [value for (_, other), value in ranks_by_query.items() if other == seed]
+        for seed in sorted({seed for _, seed in ranks_by_query})
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
         return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
@@ -216,6 +217,6 @@ def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> 
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
     shares = [min(1.0, max(0.0, mean)) for mean in means]
-    found = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
-    mean, low, high = (lowest + (1 - lowest) * value for value in (found.mean, found.low, found.high))
-    return replace(found, mean=mean, low=low, high=high, half_width=(1 - lowest) * found.half_width)
+    share = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
+    mean, low, high = (lowest + (1 - lowest) * value for value in (share.mean, share.low, share.high))
+    return replace(share, mean=mean, low=low, high=high, half_width=(1 - lowest) * share.half_width)

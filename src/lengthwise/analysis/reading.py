@@ -115,10 +115,10 @@ def _reading(task: TaskFindings) -> str:
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    parts = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
-    judged = f"{where}, {'; '.join(parts)}." if parts else ""
+    clauses = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
+    judged = f"{where}, {'; '.join(clauses)}." if clauses else ""
     shortfalls = _shortfalls(task)  # this sentence names another length
-    there = "there" if parts and not shortfalls else f"at {longest:,} {task.unit}"
+    there = "there" if clauses and not shortfalls else f"at {longest:,} {task.unit}"
     return " ".join(filter(None, (judged, shortfalls, _best(task, longest, there))))
 
 
@@ -149,8 +149,8 @@ def _shortfalls(task: TaskFindings) -> str:
         if (short := shortfall(task, series)) is not None:
             verbs = UNCLEAR if short.verdict == "unclear" else FAILED_SHIFTED_TEST if task.shifted else UNLEARNED
             groups.setdefault((verbs, _reason(task, short)), []).append(series.label)
-    parts = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
-    return _capital("; ".join(parts) + ".") if parts else ""
+    clauses = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
+    return _capital("; ".join(clauses) + ".") if clauses else ""
 
 
 def _reason(task: TaskFindings, short: Shortfall) -> str:
@@ -225,7 +225,7 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
         return f"Its mean {task.metric.name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
         which = f"the {extreme} mean {task.metric.name} ({join_names(ties)}: {value})"
-        return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
+        return f"{_capital(there)}, {which} is {_description_of_best(task, best)}."
     text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric.name} ({value})"
     if there != "there":
         text += f" {there}"
@@ -254,7 +254,7 @@ def _beside(task: TaskFindings, best: Point) -> str:
     return ""
 
 
-def _why_no_best(task: TaskFindings, best: Point) -> str:
+def _description_of_best(task: TaskFindings, best: Point) -> str:
     if task.unbeaten_floor(best) is not None:
         return _beside(task, best)
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
@@ -282,6 +282,6 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; other seeds may give other results."
     if task.best(length) is None:
         score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
-        return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
+        return f"{where}, {score} is {_description_of_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
     return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}){beside and f', {beside}'}; {chance}."

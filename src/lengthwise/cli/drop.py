@@ -55,7 +55,7 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
     from lengthwise.store import StoreError
 
     deleted = dropped.runs or dropped.studies
-    if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.kept):
+    if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.remaining):
         raise StoreError(
             f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; add "
             "--finished to delete them"
@@ -65,7 +65,7 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
 def _print(dropped: "Dropped", study: str | None) -> None:
     for run in dropped.runs:
         print(f"deleted {description(run)}: {run.status}")
-    for run, reason in dropped.kept:
+    for run, reason in dropped.remaining:
         print(f"kept {description(run)}: {one_line(reason)}")
     for key, reason in dropped.stuck:
         print(f"kept {one_line(key)}: {one_line(reason)}")

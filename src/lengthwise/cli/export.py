@@ -140,15 +140,15 @@ def charts(study: str, /, *, out: str, format: str = "svg", force: bool = False,
     if not overwrite:
         require_new(out, fix="name another folder, or add --force" if Path(out).is_dir() else "")
     with place.reading() as store:
-        found = pictures(findings(store, study))
-        if not found:
+        drawn = pictures(findings(store, study))
+        if not drawn:
             raise no_results("score", study, store)
     if overwrite:
-        _write_pictures(found, Path(out), format)
+        _write_pictures(drawn, Path(out), format)
     else:
         with new_folder(out) as draft:
-            _write_pictures(found, draft, format)
-    print(f"{one_line(out)}: {counted(len(found), 'chart')} of {one_line(study)}")
+            _write_pictures(drawn, draft, format)
+    print(f"{one_line(out)}: {counted(len(drawn), 'chart')} of {one_line(study)}")
     return 0
 
 
@@ -187,8 +187,8 @@ def bundle(
         raise ConfigError(f"--out must end in .zip, got {out!r}")
     with place.reading() as store:
         counts = export_bundle(store, study, path, weights=weights)
-    parts = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
-    print(f"{one_line(path)}: {one_line(study)} with {parts} and the weights of {counted(counts['weights'], 'run')}")
+    contents = f"{counted(counts['runs'], 'run')}, {counted(counts['answers'], 'answer')}"
+    print(f"{one_line(path)}: {one_line(study)} with {contents} and the weights of {counted(counts['weights'], 'run')}")
     if weights and (missing := counts["runs"] - counts["weights"]):
         print(f"lengthwise: the bundle has no weights of {counted(missing, 'run')}", file=sys.stderr)
     return 0

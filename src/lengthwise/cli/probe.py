@@ -123,8 +123,8 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
 def _option_class(probe: Probe) -> Any:
     """Return the options of a probe. `lengths` stands for the length of several questions."""
-    parts = {"lengths" if part.name == "length" else part.name: part for part in probe.Options.fields()}
-    return option_class(parts, probe.shown_default)
+    options = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
+    return option_class(options, probe.shown_default)
 
 
 def _probe(
@@ -204,7 +204,7 @@ def _jobs(
         jobs, reasons = probing.jobs_of_pairs(probe, pairs, lengths, **options), skipped
     else:
         needs_attention = probe.needs_attention and not probe.skips_unsupported
-        problems = [probing.why_not_probed(row, needs_attention) for row in runs]
+        problems = [probing.unsupported_reason(row, needs_attention) for row in runs]
         skipped, reasons = [problem for problem in problems if problem is not None], []
         runs = [row for row, problem in zip(runs, problems, strict=True) if problem is None]
         jobs = probing.jobs_of_runs(probe, runs, lengths, **options)

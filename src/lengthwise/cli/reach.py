@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lengthwise.cli.answers import show_answers
+from lengthwise.cli.answers import ANSWERS, show_answers
 from lengthwise.cli.options import (
     FLATTENED,
     Integer,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lengthwise.measurements.answer_file import FileAnswer
     from lengthwise.reach.text import Text
 
-ANSWERS = ".jsonl"  # the ending of files of measurements
 ENDING = f".reach{ANSWERS}"
 Options = option_class({field.name: field for field in ReachOptions.fields()}, Reach().shown_default)
 
@@ -95,8 +94,7 @@ def command(
     if all(path.endswith(ANSWERS) for path in paths):
         if files.text is not None or files.out is not None:
             raise ConfigError("files are compared without measuring, so --text and --out have no effect; omit them")
-        first = read(Path(paths[0]))
-        answers = [first, *(read(Path(path), first.measurement.name) for path in paths[1:])]
+        answers = [read(Path(path), Reach.name) for path in paths]
     elif len(paths) == 1:
         answers = [_measured(paths[0], files, dataclasses.asdict(options), computing, place)]
     else:

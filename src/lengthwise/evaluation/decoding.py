@@ -68,14 +68,14 @@ def greedy_decode(
         return scheme.positions(tokens, documents, torch.Generator(), training=False)
 
     encodings: list[Any] = [module for module in model.modules() if getattr(module, "kind", None) == "encoding"]
-    part = max(1, MAX_LOGITS // (len(batch) * task.output_size))
-    is_split = prompts.shape[1] > part and not any(encoding.depends_on_length() for encoding in encodings)
-    in_parts = {"prompt_part": part} if is_split else {}
+    chunk_size = max(1, MAX_LOGITS // (len(batch) * task.output_size))
+    is_chunked = prompts.shape[1] > chunk_size and not any(encoding.depends_on_length() for encoding in encodings)
+    prefill = {"prefill_chunk_size": chunk_size} if is_chunked else {}
     generate: Any = model.generate
     handle = model.register_forward_hook(check_logits)
     try:
         tokens = generate(
-            prompts, task.answer_tokens(length), documents=documents, positions=positions, stop=task.eos, **in_parts
+            prompts, task.answer_tokens(length), documents=documents, positions=positions, stop=task.eos, **prefill
         )
     finally:
         handle.remove()

@@ -70,7 +70,7 @@ class Score:
     standard_error: float | None  # of the mean, over examples; None for a single example
     out_of_distribution: bool  # longer than all training examples
     seconds: float
-    asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
+    question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
     # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
     # "order". For tasks with prefixes also "groups": means of groups of examples. For tasks with `token_scores` also
@@ -183,7 +183,7 @@ def _make_score(
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
         out_of_distribution=out_of_distribution,
         seconds=seconds,
-        asked=question,
+        question=question,
         details=details,
     )
 
@@ -193,7 +193,7 @@ def _group_means(values: Tensor) -> dict[str, list[float]]:
 
     The groups of a task with prefixes consist of the same sequences at every length.
     """
-    return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
+    return {"groups": [float(f"{float(group.mean()):.6g}") for group in values.tensor_split(min(GROUPS, len(values)))]}
 
 
 def _encodings(model: nn.Module) -> list[Any]:
@@ -214,21 +214,21 @@ class PositionMeans:
         self.counts.index_add_(0, bins, scored.sum(0).cpu())
 
     @classmethod
-    def sum(cls, parts: Iterable["PositionMeans"]) -> "PositionMeans":
+    def sum(cls, means: Iterable["PositionMeans"]) -> "PositionMeans":
         """Return the means over the targets of all parts."""
         total = cls()
-        for part in parts:
-            total.sums += part.sums
-            total.counts += part.counts
+        for addend in means:
+            total.sums += addend.sums
+            total.counts += addend.counts
         return total
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each range of positions with a scored target. Numbers have six digits."""
-        found = self.counts.nonzero().flatten().tolist()
-        means = {n: float(self.sums[n]) / int(self.counts[n]) for n in found}
+        positions = self.counts.nonzero().flatten().tolist()
+        means = {n: float(self.sums[n]) / int(self.counts[n]) for n in positions}
         return [
             {"first": 2**n // 2, "last": max(0, 2**n - 1), "mean": float(f"{means[n]:.6g}"), "n": int(self.counts[n])}
-            for n in found
+            for n in positions
         ]
 
 
@@ -307,7 +307,7 @@ class _Work:
         method = "token_scores" if method == "score" and task.has_token_scores() else method
         for rows, batch in self.batches(examples, length):
             positions = None if all_positions is None else all_positions[rows].to(self.device)
-            parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
+            value_parts, from_nan = [], torch.zeros(len(batch), dtype=torch.bool, device=self.device)
             for logits, piece in self.forward_parts(batch, positions):
                 values = required_scores(getattr(task, method)(logits, piece), method, task, piece.targets.shape)
                 if method == "score":
@@ -315,8 +315,8 @@ class _Work:
                         self.further.setdefault(name, []).append(further.cpu())
                 if not bool(values.isfinite().all()):
                     from_nan |= ~logits.isfinite().flatten(1).all(1)
-                parts.append(values)
-            values = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+                value_parts.append(values)
+            values = torch.cat(value_parts, -1) if len(value_parts) > 1 else value_parts[0]
             if method == "token_scores":
                 self.by_position.add(values, batch.scored)
                 values = mean_over_scored(values.double(), batch)
@@ -343,9 +343,9 @@ class _Work:
         size = max(MIN_PART, self.batch_tokens // 2)  # tables and rotations for all keys take memory, too
         for start in range(0, slots, size):
             self.check_stop()
-            part = slice(start, start + size)
-            own_positions = {} if positions is None else {"positions": positions[:, part]}
-            inputs, targets, scored = (x[:, part] for x in (batch.inputs, batch.targets, batch.scored))
+            columns = slice(start, start + size)
+            own_positions = {} if positions is None else {"positions": positions[:, columns]}
+            inputs, targets, scored = (x[:, columns] for x in (batch.inputs, batch.targets, batch.scored))
             yield model(inputs, cache=cache, **own_positions), Batch(inputs, targets, scored)
 
     def details(self) -> dict[str, Any]:
@@ -354,7 +354,7 @@ class _Work:
         These are mean scores by position if there is more than one range of positions, and the means of the task's further scores.
         """
         rows = self.by_position.rows()
-        means = {name: float(torch.cat(parts).double().mean()) for name, parts in self.further.items()}
+        means = {name: float(torch.cat(batches).double().mean()) for name, batches in self.further.items()}
         by_position = {"by_position": rows} if len(rows) > 1 else {}
         return by_position | ({"means": means, "order": list(means)} if means else {})
 

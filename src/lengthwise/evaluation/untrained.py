@@ -81,12 +81,12 @@ def _curve(task: str, baseline: Baseline, examples: Batch, lengths: Sequence[int
     sums, count = torch.zeros(len(lengths), dtype=torch.float64), 0
     for start in range(0, len(examples), size):
         before()
-        part = examples[start : start + size]
-        scores: Any = baseline.scores(part, lengths)
+        batch = examples[start : start + size]
+        scores: Any = baseline.scores(batch, lengths)
         if scores is not None:
-            if not isinstance(scores, Tensor) or scores.shape != (len(part), len(lengths)) or scores.is_complex():
+            if not isinstance(scores, Tensor) or scores.shape != (len(batch), len(lengths)) or scores.is_complex():
                 raise ConfigError(
-                    f"the baseline {baseline.name!r} of {task} must return scores [{len(part)} examples, {len(lengths)} lengths], "
+                    f"the baseline {baseline.name!r} of {task} must return scores [{len(batch)} examples, {len(lengths)} lengths], "
                     f"got {described(scores)}"
                 )
             sums += scores.double().sum(0)

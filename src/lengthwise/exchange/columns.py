@@ -39,17 +39,21 @@ def answer_columns(store: "Store", study: str, name: str) -> Columns:
     with store.snapshot() as now:
         runs = now.runs(study)
         stored = now.answers([run.key for run in runs], name)
-    is_asked, text, rest_text = isinstance(MEASUREMENTS[name], OfEvaluation), Texts(canonical), Texts(_settings_text)
+    is_of_evaluation, text, rest_text = (
+        isinstance(MEASUREMENTS[name], OfEvaluation),
+        Texts(canonical),
+        Texts(_settings_text),
+    )
     answers: dict[str, list[tuple[AnswerRow, Table]]] = {run.key: [] for run in runs}
-    asked = {run.key: set(map(text, run.asked)) for run in runs} if is_asked else {}
+    requested = {run.key: set(map(text, run.questions)) for run in runs} if is_of_evaluation else {}
     for answer in stored:
-        if not is_asked or text(answer.question) in asked[answer.key]:
+        if not is_of_evaluation or text(answer.question) in requested[answer.key]:
             answers[answer.key].append((answer, Table.from_data(answer.rows)))
-    found = [pair for of_run in answers.values() for pair in of_run]
-    if not found:
+    stored_answers = [pair for of_run in answers.values() for pair in of_run]
+    if not stored_answers:
         raise no_results("score" if name == SCORES else f"answer of {name}", study, store, MEASUREMENTS[name].command)
-    own = _own_columns(MEASUREMENTS[name], [table for _, table in found])
-    has_length = "length" in found[0][0].question
+    own = _own_columns(MEASUREMENTS[name], [table for _, table in stored_answers])
+    has_length = "length" in stored_answers[0][0].question
     columns: Columns = {
         column: [] for column in [*OF_RUN, *(OF_LENGTH if has_length else ()), *own, "seconds", "question"]
     }

@@ -56,15 +56,15 @@ def latex_tables(store: "Store", study: str) -> str:
     if not tasks:
         raise no_results("score", study, store)
     name = re.sub("[^A-Za-z0-9]+", "-", study).strip("-") or "study"
-    parts = [f"% Written by Lengthwise {lengthwise.__version__}. Needs \\usepackage{{booktabs}}."]
+    texts = [f"% Written by Lengthwise {lengthwise.__version__}. Needs \\usepackage{{booktabs}}."]
     for number, task in enumerate(tasks, 1):
         wide = any("…" in spread(point.interval) for series in task.series for point in series.points)
         most = 4 if wide else 6  # lengths that fit into a line
         blocks = [task.lengths[start : start + most] for start in range(0, len(task.lengths), most)]
         for n, lengths in enumerate(blocks, 1):
             label = f"tab:{name}-{number}" + (f"-{n}" if len(blocks) > 1 else "")
-            parts.append(_table(task, lengths, label))
-    return "\n".join(parts)
+            texts.append(_table(task, lengths, label))
+    return "\n".join(texts)
 
 
 def _table(task: TaskFindings, lengths: Sequence[int], label: str) -> str:

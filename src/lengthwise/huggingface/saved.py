@@ -73,4 +73,4 @@ def saved_choice(data: Any) -> Choice:
 
 def _versions(data: Mapping[str, Any]) -> list[Any]:
     layers = (data, *data.get("remaining_layers", ()))
-    return [part.get("class") for layer in layers for part in (layer, layer.get("temperature") or {})]
+    return [choice.get("class") for layer in layers for choice in (layer, layer.get("temperature") or {})]

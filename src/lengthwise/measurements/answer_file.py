@@ -19,6 +19,7 @@ from lengthwise.measurements.table import Row, Table
 from lengthwise.validation import from_json
 
 HEADER = ("measurement", "subject", "question", "origin")
+BEGINNING = b'{"measurement": '  # of every file
 LONGEST = 60  # characters of a value in a message
 
 
@@ -49,20 +50,20 @@ class FileAnswer:
         if self.measurement.name != other.measurement.name:
             return [f"it is of {self.measurement.name}"]
         own, others = ({k: v for k, v in a.subject.items() if k != "name"} for a in (self, other))
-        found = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
-        return [*(found if own != others else []), *question_differences(self.question, other.question)]
+        of_subject = ["another subject" + (f" ({self.subject['name']})" if "name" in self.subject else "")]
+        return [*(of_subject if own != others else []), *question_differences(self.question, other.question)]
 
 
 def question_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the options that differ, as `--seed 0 instead of 1`; of hashes, only that they differ."""
-    found = []
+    changes = []
     for name in dict.fromkeys((*old, *new)):
         one, other = (json.loads(json.dumps(question.get(name))) for question in (old, new))
         option = f"--{name.removesuffix('_sha256').replace('_', '-')}"
         if one != other:
             is_hash = name.endswith("_sha256") and one and other
-            found.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
-    return found
+            changes.append(f"another {option}" if is_hash else f"{option} {_short(one)} instead of {_short(other)}")
+    return changes
 
 
 def _short(value: Any) -> str:
@@ -84,7 +85,8 @@ def read(path: Path, measurement: str | None = None) -> FileAnswer:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of a measurement") from None
     if measurement is not None and answer.measurement.name != measurement:
         raise ConfigError(
-            f"{path} is an answer of {answer.measurement.name}; name a file of {find(measurement).command}"
+            f"{path} was written by `{answer.measurement.command}`; name a file of `{find(measurement).command}`, or read this one "
+            f"with `lengthwise export answers {path} --out FILE.csv`"
         )
     return answer
 
@@ -172,7 +174,9 @@ class Recording:
 def recording(path: Path | None, answer: FileAnswer) -> Iterator[Recording]:
     """Yield the recording of an answer, with the rows that its file already has. Without a path, nothing is stored.
 
-    An older file keeps its origin. Raise `ConfigError` if it has the answer to another question or about another subject, or if
+    An older file keeps its origin. A file with nothing but an incomplete first line is begun anew.
+
+    Raise `ConfigError` if it has the answer to another question or about another subject, or if
     another process is writing it. Without any row, there is no file afterwards.
     """
     stored = replace(answer, rows=[])
@@ -183,7 +187,8 @@ def recording(path: Path | None, answer: FileAnswer) -> Iterator[Recording]:
         if not is_locked:
             raise ConfigError(f"another process is writing {path}; wait for it, or name another file")
         content = file.read()
-        if content:
+        is_begun = b"\n" in content or not (content.startswith(BEGINNING) or BEGINNING.startswith(content))
+        if is_begun:
             stored = _parse(path, content)
             if differences := stored.differences(answer):
                 raise ConfigError(

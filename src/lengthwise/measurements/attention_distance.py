@@ -114,7 +114,7 @@ class AttentionDistance(base.Probe):
 
         other = trained.against
         assert other is not None
-        parts, places, count = [], 0, count_of_examples(trained, options)
+        distances, places, count = [], 0, count_of_examples(trained, options)
         for batch, (in_a, in_b) in example_batches(trained, options, [trained.run, other.run]):
             queries = batch.scored.flip(1).cumsum(1).flip(1) > 0
             places += int(queries.sum())
@@ -126,9 +126,9 @@ class AttentionDistance(base.Probe):
                 positions=(in_a, in_b),
                 variant=options.variant,
             )
-            parts.append(distance.cpu())
+            distances.append(distance.cpu())
             progress(len(batch) / count)
-        values = torch.cat(parts).double()
+        values = torch.cat(distances).double()
         errors = values.std(0) / math.sqrt(count) if count > 1 else torch.full(values.shape[1:], math.nan)
         for row in grid_rows({"layer": values.shape[1]}, distance=values.mean(0), error=errors):
             yield row | {"n": count, "places": places}

@@ -100,13 +100,13 @@ class Induction(InContextProbe):
         start, repeats = options.length // 2 + 1, options.repeats
 
         def mean_mass(mass: Callable[..., Any], length: int, repeats: int) -> "tuple[Tensor, float]":
-            parts, uniform = [], 0.0
+            shares, uniform = [], 0.0
             for batch, positions in repeated_prompts(trained, options, length, repeats):
-                found = mass(trained.model, batch.inputs, positions=positions)
-                parts.append(found.shares.cpu())
-                uniform += found.uniform * len(batch)
+                batch_mass = mass(trained.model, batch.inputs, positions=positions)
+                shares.append(batch_mass.shares.cpu())
+                uniform += batch_mass.uniform * len(batch)
                 progress(len(batch) / 2 / options.examples)
-            return torch.cat(parts, 1).mean(1), number(uniform / options.examples, DIGITS)
+            return torch.cat(shares, 1).mean(1), number(uniform / options.examples, DIGITS)
 
         of_copies, even_copies = mean_mass(partial(induction, points=options.points), options.points, repeats)
         by_nearest = partial(nearest, start=start, neighbours=options.neighbours)

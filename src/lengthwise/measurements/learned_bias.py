@@ -90,12 +90,12 @@ class LearnedBias(Probe):
 
     def require(self, run: Run, options: LearnedBiasOptions, against: Run | None = None) -> None:
         from lengthwise.evaluation import encodings_of
-        from lengthwise.measurements.inside.bias import no_bias_reason
+        from lengthwise.measurements.inside.bias import bias_unsupported_reason
         from lengthwise.measurements.inside.trained import require_attention
 
         require_attention(run)
         encodings = encodings_of(run, run.task.build())
-        reasons = [no_bias_reason(encoding) for encoding in encodings]
+        reasons = [bias_unsupported_reason(encoding) for encoding in encodings]
         if all(reason is not None for reason in reasons):
             raise ConfigError(
                 f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias (ALiBi, T5, FIRE)"

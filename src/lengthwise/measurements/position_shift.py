@@ -126,6 +126,8 @@ class PositionShift(base.Probe):
         rounded = join_names([label for label, changes in invariant.items() if changes != {0}])
         limits = {label: a.first("max_length") for label, a in answers.items()}
         limited = join_names([f"{label} ({limit:,} positions)" for label, limit in limits.items() if limit])
-        found = [f"Logits have the same bits at every shift for {exact}."] if exact else []
-        found += [f"Other encodings that declare invariance ({rounded}) are equal up to rounding."] if rounded else []
-        return found + ([f"Shifts past the last position are not measured: {limited}."] if limited else [])
+        sentences = [f"Logits have the same bits at every shift for {exact}."] if exact else []
+        sentences += (
+            [f"Other encodings that declare invariance ({rounded}) are equal up to rounding."] if rounded else []
+        )
+        return sentences + ([f"Shifts past the last position are not measured: {limited}."] if limited else [])

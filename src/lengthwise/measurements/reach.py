@@ -329,9 +329,7 @@ class Reach(Measurement):
         for (method, task), lengths in measured.items():
             about = {"method": method, "task": task}
             if task in WITH_DEPTH:
-                rows += [
-                    about | {"length": n, "correct": _share(parts), "n": parts[0]["n"]} for n, parts in lengths.items()
-                ]
+                rows += [about | {"length": n, "correct": _share(own), "n": own[0]["n"]} for n, own in lengths.items()]
             if task == TEXT:
                 (longest,) = lengths[max(lengths)]
                 cells = zip(longest["bins"], longest["bin_losses"], longest["bin_tokens"], strict=True)
@@ -347,9 +345,9 @@ class Reach(Measurement):
         yield from model.measure()
 
 
-def _share(parts: Sequence[Row]) -> float:
+def _share(rows: Sequence[Row]) -> float:
     """Return the share of correct answers at all depths. They count as one example, because they have the same text and names."""
-    answers = [answer for row in parts for answer in row["answers"]]
+    answers = [answer for row in rows for answer in row["answers"]]
     return math.fsum(answers) / len(answers)
 
 
@@ -364,7 +362,7 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
     from lengthwise.analysis.statistics import EffectiveLength, longest_passing
 
     def lengths_of(method: str, task: str) -> list[int]:
-        counts = {length: len(parts) for length, parts in sorted(measured[method, task].items())}
+        counts = {length: len(rows) for length, rows in sorted(measured[method, task].items())}
         return list(itertools.takewhile(lambda length: counts[length] == max(counts.values()), counts))
 
     def of_task(method: str, task: str, lengths: Sequence[int]) -> EffectiveLength:
@@ -382,9 +380,11 @@ def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[
         both = {HEADLINE: (TEXT, "needle")} if {TEXT, "needle"} <= set(tasks) else {}
         for name, of_name in {**both, **tasks}.items():
             if lengths := min((lengths_of(method, task) for task in of_name), key=len):
-                found = [of_task(method, task, lengths) for task in of_name]
-                known = not any(math.isnan(one.low) for one in found)
-                low, high = (min(getattr(one, end) for one in found) if known else math.nan for end in ("low", "high"))
-                shorter = replace(min(found, key=lambda one: one.value), low=low, high=high)
+                of_tasks = [of_task(method, task, lengths) for task in of_name]
+                known = not any(math.isnan(one.low) for one in of_tasks)
+                low, high = (
+                    min(getattr(one, end) for one in of_tasks) if known else math.nan for end in ("low", "high")
+                )
+                shorter = replace(min(of_tasks, key=lambda one: one.value), low=low, high=high)
                 interval = shorter.interval_text or "no interval"
                 yield {"method": method, "task": name, "effective": f"{shorter.text} ({interval})"}

@@ -107,13 +107,13 @@ class RepeatedExamples(InContextProbe):
         xs, ys = examples_of_prompts(trained, options, options.points)
         for prompt in prompts:
             examples = torch.tensor(prompt.examples) + (options.points - 2 if prompt.kind == "serial" else 0)
-            parts = []
+            values = []
             for batch, positions in prompt_batches(trained, options, xs[:, examples], ys[:, examples], TOKENS):
                 inputs = batch.inputs
                 logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
-                parts.append(task.curve(logits, batch).cpu())
+                values.append(task.curve(logits, batch).cpu())
                 progress(len(batch) / len(prompts) / options.examples)
-            yield from prompt_rows(prompt, torch.cat(parts).double(), resamples)
+            yield from prompt_rows(prompt, torch.cat(values).double(), resamples)
 
 
 def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iterator[Row]:
@@ -126,7 +126,7 @@ def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iter
         "score": number(float(scores.mean()), DIGITS),
         "low": number(float(low), DIGITS),
         "high": number(float(high), DIGITS),
-        "groups": [number(float(part.mean()), DIGITS) for part in scores.tensor_split(min(GROUPS, len(scores)))],
+        "groups": [number(float(group.mean()), DIGITS) for group in scores.tensor_split(min(GROUPS, len(scores)))],
         "start": prompt.start,
         "stop": prompt.stop,
         "n": len(values),

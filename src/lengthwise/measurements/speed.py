@@ -99,7 +99,7 @@ def _of_lengths(y: str, **more: Any) -> tuple[Number, ...]:
 
 
 ABOUT = (
-    "Model: d_model {d_model}, {num_layers} layers, {num_heads} heads, byte vocabulary, {dtype}; about {batch_tokens:,} "
+    "Model: d_model {d_model}, num_layers {num_layers}, num_heads {num_heads}, byte vocabulary, {dtype}; about {batch_tokens:,} "
     f"tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} in the same round, with "
     "a 95 % interval by order statistics, which needs at least 6 rounds. {n} of {rounds} rounds are finished."
 )
@@ -197,7 +197,7 @@ class Speed(Measurement):
         for row in rows:
             if row.get("round") is not None:
                 counts.setdefault(row["length"], set()).add(row["round"])
-        found: list[Row] = []
+        derived: list[Row] = []
         for row in rows:
             at = row["length"], row.get("round")
             if at[1] is not None and (row["encoding"], row["length"]) in refused:
@@ -207,8 +207,8 @@ class Speed(Measurement):
                 for name in (*KINDS, "memory")
                 if row.get(name) is not None and (at[0], name, at[1]) in base
             }
-            found.append({**row, **ratios} | ({} if at[1] is None else {"n": len(counts[at[0]])}))
-        return Table.from_rows(found)
+            derived.append({**row, **ratios} | ({} if at[1] is None else {"n": len(counts[at[0]])}))
+        return Table.from_rows(derived)
 
     def unmeasured(self, answer: Table) -> dict[str, str]:
         """Return why encodings have no time at any length, by label."""

@@ -74,11 +74,11 @@ class Table:
         values = self.column(y)
         tests = [(self.column(name), v if isinstance(v, tuple) else (v,)) for name, v in where.items()]
         keys = list(zip(*map(self.column, by), strict=True)) if by else list(repeat((), len(self)))
-        found: dict[tuple[Any, ...], list[int]] = {}
+        rows_by_key: dict[tuple[Any, ...], list[int]] = {}
         for n, key in enumerate(keys):
             if values[n] is not None and None not in key and all(column[n] in known for column, known in tests):
-                found.setdefault(key, []).append(n)
-        return found
+                rows_by_key.setdefault(key, []).append(n)
+        return rows_by_key
 
     def combined(
         self, y: str, by: Sequence[str], where: Mapping[str, Any], how: How = "mean", weight: str = ""

@@ -124,12 +124,12 @@ def _remove_stale_drafts(folder: Path) -> None:
 
 def section_ids(titles: Sequence[str]) -> list[str]:
     """Return an id for each section, made of its title, so that links stay valid when other tasks are added."""
-    found: list[str] = []
+    ids: list[str] = []
     for title in titles:
         words = "-".join(re.findall("[a-z0-9]+", title.lower())) or "task"
         name = f"task-{words}"
-        found.append(name if name not in found else f"{name}-{sum(one.startswith(name) for one in found) + 1}")
-    return found
+        ids.append(name if name not in ids else f"{name}-{sum(one.startswith(name) for one in ids) + 1}")
+    return ids
 
 
 def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def task_data(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -
         "heads": heads,
         "groups": groups,
         "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
-        "asked": _example_counts(task),
+        "example_counts": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "chapters": chapters(task, looks),

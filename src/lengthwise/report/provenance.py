@@ -62,15 +62,15 @@ def megabytes(value: Any) -> str:
 
 def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return a task's settings by part: ("model", [("d model", "128"), ...])."""
-    parts: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, list[tuple[str, str]]] = {}
     for name, value in task.settings.items():
-        part, _, rest = name.partition(".")
+        group, _, rest = name.partition(".")
         if name != "training.train_examples":  # shown as a sentence, below
-            parts.setdefault(part if rest else "run", []).append((readable(rest or part), value_text(value)))
-    if "training" in parts:
+            groups.setdefault(group if rest else "run", []).append((readable(rest or group), value_text(value)))
+    if "training" in groups:
         training = {k.removeprefix("training."): v for k, v in task.settings.items() if k.startswith("training.")}
-        parts["training"].append(("examples", training_set(training)))
-    return [("evaluation" if part == "question" else part, items) for part, items in parts.items()]
+        groups["training"].append(("examples", training_set(training)))
+    return [("evaluation" if group == "question" else group, items) for group, items in groups.items()]
 
 
 NAMES = {

@@ -128,12 +128,12 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
 
 def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
     """Return the lines of the encodings."""
-    found = []
+    chart_lines = []
     for series in task.series:
         points = [series.point_at(length) for length in task.lengths]
         scores, counts = [p.interval if p else None for p in points], [count_text(p) if p else "" for p in points]
-        found.append(Line(series.label, looks[series.label], scores, counts))
-    return found
+        chart_lines.append(Line(series.label, looks[series.label], scores, counts))
+    return chart_lines
 
 
 def _baseline_rows(baseline: Baseline) -> list[Row]:

@@ -20,9 +20,9 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
     """Return the template's data for one task, or None if it has no scores."""
     if not any(series.points for series in task.series):
         return None
-    found = of_task(task)
+    task_statistics = of_task(task)
     rows = []
-    for row in found.encodings:
+    for row in task_statistics.encodings:
         effective: Cell = EMPTY
         if row.effective is not None:
             mean = row.effective.text
@@ -42,11 +42,15 @@ def statistics_section(task: TaskFindings, looks: Mapping[str, Look]) -> dict[st
     return {
         "heads": [f"effective length ({task.unit})", "area under the score"],
         "rows": rows,
-        "rule": found.rule,
-        "where": f"mean score over {found.where}" if "lengths" in found.where else f"score at {found.where}",
-        "comparisons": _pairs([_comparison(c, found.needed.get((c.first, c.second))) for c in found.comparisons]),
-        "difference": f"{found.difference:.3g}",
-        "notes": found.notes,
+        "rule": task_statistics.rule,
+        "where": f"mean score over {task_statistics.where}"
+        if "lengths" in task_statistics.where
+        else f"score at {task_statistics.where}",
+        "comparisons": _pairs(
+            [_comparison(c, task_statistics.needed.get((c.first, c.second))) for c in task_statistics.comparisons]
+        ),
+        "difference": f"{task_statistics.difference:.3g}",
+        "notes": task_statistics.notes,
     }
 
 

@@ -39,8 +39,8 @@ def named(runs: Sequence[RunRow | Activity]) -> list[Named]:
     names = [
         f"{name} ({run.key[:8]})" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
     ]
-    found = looks(names)
-    return [Named(run.key, name, found[name]) for name, run in zip(names, runs, strict=True)]
+    looks_by_name = looks(names)
+    return [Named(run.key, name, looks_by_name[name]) for name, run in zip(names, runs, strict=True)]
 
 
 def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | None:
@@ -70,12 +70,12 @@ def score_groups(runs: Sequence[RunRow], names: Sequence[Named], scores: Sequenc
     titles: dict[str, str] = {}
     for score in scores:
         run = by_key[score.key]
-        question = {name: value for name, value in score.asked.items() if name != "length"}
+        question = {name: value for name, value in score.question.items() if name != "length"}
         identity = canonical([run.metric, run.better, run.unit, question])
         described = ", ".join(f"{name} {plain(value)}" for name, value in flat(question).items())
         titles[identity] = f"{run.metric}, {run.better} is better" + (f" · {described}" if described else "")
         groups.setdefault(identity, {}).setdefault(score.key, {})[score.length] = score
-    return [_score_group(titles[identity], found, by_key, names) for identity, found in groups.items()]
+    return [_score_group(titles[identity], scores_by_run, by_key, names) for identity, scores_by_run in groups.items()]
 
 
 def _interval(score: ScoreRow, metric: Metric) -> Interval:
@@ -84,15 +84,18 @@ def _interval(score: ScoreRow, metric: Metric) -> Interval:
 
 
 def _score_group(
-    title: str, found: Mapping[str, Mapping[int, ScoreRow]], by_key: Mapping[str, RunRow], names: Sequence[Named]
+    title: str,
+    scores_by_run: Mapping[str, Mapping[int, ScoreRow]],
+    by_key: Mapping[str, RunRow],
+    names: Sequence[Named],
 ) -> dict[str, Any]:
-    present = [name for name in names if name.key in found]
+    present = [name for name in names if name.key in scores_by_run]
     first = by_key[present[0].key]
     metric = metric_of(first)
-    lengths = sorted({length for by_length in found.values() for length in by_length})
+    lengths = sorted({length for by_length in scores_by_run.values() for length in by_length})
     lines = []
     for name in present:
-        by_length = found[name.key]
+        by_length = scores_by_run[name.key]
         intervals = [_interval(by_length[n], metric) if n in by_length else None for n in lengths]
         lines.append(
             Line(name.name, name.look, intervals, [f"n = {s.n:,}" if (s := by_length.get(n)) else "" for n in lengths])
@@ -120,7 +123,7 @@ def _score_group(
                 "run": name,
                 "cells": [
                     {"text": figure(s.mean), "title": f"standard error {figure(s.standard_error)}, n = {s.n:,}"}
-                    if (s := found[name.key].get(n)) is not None
+                    if (s := scores_by_run[name.key].get(n)) is not None
                     else {"text": "–", "title": "no score yet"}
                     for n in lengths
                 ],
@@ -133,9 +136,9 @@ def _score_group(
 def setting_differences(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     """Return the settings in which some runs differ, flat, with the value of each run ("–" where a run does not have it)."""
     flattened = [flat(one) for one in settings]
-    found = []
+    differing = []
     for name in dict.fromkeys(name for one in flattened for name in one):
         values = [plain(one[name]) if name in one else "–" for one in flattened]
         if len(set(values)) > 1:
-            found.append((name, values))
-    return found
+            differing.append((name, values))
+    return differing

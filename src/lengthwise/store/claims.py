@@ -26,9 +26,11 @@ def held(key: str, worker: str) -> Any:
 _STUDY: Any = bindparam("study")
 _SEEN: Any = bindparam("seen", expanding=True)
 _run, _parent, _members = schema.runs.c, schema.runs.alias().c, schema.study_runs.c
-_asked = schema.asked.c
+_requested = schema.requested_questions.c
 
-_is_open = select(_asked.key).where(_asked.study == _STUDY, _asked.key == _run.key, ~reading.ANSWERED).exists()
+_is_open = (
+    select(_requested.key).where(_requested.study == _STUDY, _requested.key == _run.key, ~reading.ANSWERED).exists()
+)
 _untrained_parent = select(_parent.key).where(
     _parent.key == _run.parent, _parent.finished.is_(None), _parent.error.is_(None)
 )
@@ -53,7 +55,9 @@ _FREE = [  # one after the other, because the first one is quick to find
     for condition in (_untrained, _unanswered)
 ]
 _QUESTIONS = (
-    select(schema.asked).where(_asked.study == _STUDY, _asked.key == bindparam("run")).order_by(_asked.position)
+    select(schema.requested_questions)
+    .where(_requested.study == _STUDY, _requested.key == bindparam("run"))
+    .order_by(_requested.position)
 )
 _UNFINISHED = [
     select(_run.key)
@@ -85,8 +89,8 @@ def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[s
 def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow | None:
     for row in claimable(connection, study, now):
         key, holder = row["key"], row["worker"]
-        found = decoded(schema.asked, connection.execute(_QUESTIONS, {"study": study, "run": key}))
-        questions = [question["question"] for question in found]
+        rows = decoded(schema.requested_questions, connection.execute(_QUESTIONS, {"study": study, "run": key}))
+        questions = [question["question"] for question in rows]
         # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
         # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
         # dead worker, after which the run may be finished or have no worker.
@@ -100,8 +104,8 @@ def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow
             connection.execute(free.values({**CLAIM_OVER, "error": error, "deaths": 0}))
             continue
         taken = {"worker": worker, "heartbeat": now, "started": now, "claims": row["claims"] + 1, "deaths": deaths}
-        if connection.execute(free.values(handed_out=canonical(questions, "asked"), **taken)).rowcount == 1:
-            return RunRow(**row | taken, asked=questions, status="running")
+        if connection.execute(free.values(handed_out=canonical(questions, "questions"), **taken)).rowcount == 1:
+            return RunRow(**row | taken, questions=questions, status="running")
     reading.require_study(connection, study)
     return None
 
@@ -126,8 +130,8 @@ def cancel(connection: Connection, keys: Sequence[str], now: float) -> list[str]
     """Mark runs that are neither done nor failed as failed. Return their keys."""
     for batch in batches(keys):
         connection.execute(select(schema.runs.c.key).where(schema.runs.c.key.in_(batch)).with_for_update())
-    found = reading.runs_of(connection, list(keys), now)
-    cancelled = [key for key, run in found.items() if run.status in ("pending", "running")]
+    runs = reading.runs_of(connection, list(keys), now)
+    cancelled = [key for key, run in runs.items() if run.status in ("pending", "running")]
     for batch in batches(cancelled):
         chosen = update(schema.runs).where(schema.runs.c.key.in_(batch))
         connection.execute(chosen.values({**CLAIM_OVER, "error": CANCELLED}))

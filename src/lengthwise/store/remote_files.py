@@ -96,10 +96,10 @@ class RemoteFolder(ResultsFolder):
     def trained(self, keys: Collection[str]) -> set[str]:
         system, root = self._system
         with self._errors():
-            found = {file.split("/")[-2] for file in system.glob(f"{root}/runs/*/{WEIGHTS}")} & set(keys)
-        if keys and not found:
+            stored_keys = {file.split("/")[-2] for file in system.glob(f"{root}/runs/*/{WEIGHTS}")} & set(keys)
+        if keys and not stored_keys:
             self._require_identifier()
-        return found
+        return stored_keys
 
     def fetch(self, key: str) -> None:
         folder, path = self.run_folder(key), self._path(key)

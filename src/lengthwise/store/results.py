@@ -86,10 +86,10 @@ class Store(Transfers):
         """
         with self._transaction(writes=True) as connection:
             known = connection.scalar(select(schema.about.c.results_id).with_for_update())
-            found = self.files.identifier(create=known is None)
+            identifier = self.files.identifier(create=known is None)
             if known is None:
-                connection.execute(update(schema.about).values(results_id=found))
-            elif found != known:
+                connection.execute(update(schema.about).values(results_id=identifier))
+            elif identifier != known:
                 raise StoreError(
                     f"{self.files} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
                     "folder that all machines share with --results, or another database with --store"
@@ -128,9 +128,11 @@ class Store(Transfers):
         study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
         rows, questions = [], {}
         for number, run in enumerate(runs):
-            what, asked = f"run {number} of study {name!r}", run["asked"]
-            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "asked"}, what))
-            questions[run["key"]] = list(dict.fromkeys(canonical(question, f"{what}: asked") for question in asked))
+            what, run_questions = f"run {number} of study {name!r}", run["questions"]
+            rows.append(encoded(schema.runs, RunRow, {n: v for n, v in run.items() if n != "questions"}, what))
+            questions[run["key"]] = list(
+                dict.fromkeys(canonical(question, f"{what}: questions") for question in run_questions)
+            )
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
         keys = list(questions)
@@ -144,15 +146,15 @@ class Store(Transfers):
             upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "position", "facts"])
             claims.forget_failures(connection, keys)
             connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
-            connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
+            connection.execute(delete(schema.requested_questions).where(schema.requested_questions.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, schema.study_runs, members)
-            asked_rows = [
+            question_rows = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, schema.asked, asked_rows)
+            insert_rows(connection, schema.requested_questions, question_rows)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -286,10 +288,10 @@ class Store(Transfers):
 
     # ---- scores and other answers -------------------------------------------------------------------------------
 
-    def missing(self, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def missing(self, key: str, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the questions that have no score yet, in the same order."""
         with self._transaction(writes=False) as connection:
-            return reading.unanswered(connection, key, asked)
+            return reading.unanswered(connection, key, questions)
 
     def add_answers(self, key: str, answers: Iterable[Mapping[str, Any]], *, worker: str | None = None) -> None:
         """Store answers about a run, such as scores: rows with the columns of `AnswerRow`.
@@ -321,8 +323,8 @@ class Store(Transfers):
     def answer(self, key: str, measurement: str, question: dict[str, Any]) -> AnswerRow | None:
         """Return the answer to one question, or None if it is not stored yet."""
         text = canonical(question, "question")
-        found = (row for row in self.answers([key], measurement) if canonical(row.question, "question") == text)
-        return next(found, None)
+        matches = (row for row in self.answers([key], measurement) if canonical(row.question, "question") == text)
+        return next(matches, None)
 
     def answers(self, keys: Iterable[str], *measurements: str) -> list[AnswerRow]:
         """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by measurement

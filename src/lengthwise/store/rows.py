@@ -51,9 +51,9 @@ SMALL = Cell(small=True)
 class RunRow:
     """One run and its status.
 
-    `parent`: the key of the run whose weights it starts from. `asked`: the questions of its study, or those of all
+    `parent`: the key of the run whose weights it starts from. `questions`: those of its study, or those of all
     studies if no study was given. `status`: one of `STATUSES`. A run whose worker died is pending, and a run is done
-    when it is trained and every question in `asked` has a score. Times are Unix seconds: `started` is the last
+    when it is trained and every one of its `questions` has a score. Times are Unix seconds: `started` is the last
     claim, and `finished` is when the training was stored. `claims`: the number of claims. `failures`: how often the
     run failed since it was last added, with the last `error` if it is not tried again. `deaths`: how many workers in
     a row died with it and made no progress. `facts`: versions, device, backend, seconds, parameters, ...
@@ -82,7 +82,7 @@ class RunRow:
     finished: Annotated[Time | None, STORED]
     error: Annotated[Name | None, STORED]
     facts: Annotated[Json, OPTIONAL]
-    asked: list[dict[str, Any]]
+    questions: list[dict[str, Any]]
     status: str
 
 
@@ -119,12 +119,12 @@ class AnswerRow:
 class ScoreRow(NamedTuple):
     """The answer of the measurement "scores": the mean over `n` examples and its standard error. NaN if there is none.
 
-    `asked`: the question. `groups`: the means of groups of examples, and `baselines`: {"name", "score", "floor"}; both may
+    `groups`: the means of groups of examples, and `baselines`: {"name", "score", "floor"}; both may
     be empty. `note`: a remark of the task.
     """
 
     key: str
-    asked: dict[str, Any]
+    question: dict[str, Any]
     length: int
     n: int
     mean: float
@@ -138,7 +138,7 @@ class ScoreRow(NamedTuple):
         rows = answer.rows  # a single one, by columns
         return ScoreRow(
             key=answer.key,
-            asked=answer.question,
+            question=answer.question,
             length=answer.question["length"],
             n=rows["n"][0],
             mean=float(rows["mean"][0]),
@@ -181,7 +181,7 @@ class StoredMember:
 @cache
 def cells(row: type) -> dict[str, StoredMember]:
     """Return the members of a class of rows that are stored, by name."""
-    found = {}
+    stored_members = {}
     for member, hint in get_type_hints(row, include_extras=True).items():
         cell = next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Cell)), None)
         if cell is not None:
@@ -190,8 +190,10 @@ def cells(row: type) -> dict[str, StoredMember]:
             inner = get_args(declared)[0] if optional else declared
             plain = get_args(inner)[0] if get_origin(inner) is Annotated else inner
             plain = str if get_origin(plain) is Literal else plain
-            found[member] = StoredMember(cell, hint, plain, optional or any(note in notes for note in NULLABLE))
-    return found
+            stored_members[member] = StoredMember(
+                cell, hint, plain, optional or any(note in notes for note in NULLABLE)
+            )
+    return stored_members
 
 
 NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
@@ -214,7 +216,7 @@ class Texts:
         self._encode, self._known = encode, dict[int, tuple[Any, str]]()
 
     def __call__(self, question: Any) -> str:
-        known = self._known.get(id(question))  # of an object that is kept, so no other one has this id
+        known = self._known.get(id(question))  # of an object that stays in memory, so no other one has this id
         if known is None:
             known = self._known[id(question)] = (question, self._encode(question))
         return known[1]

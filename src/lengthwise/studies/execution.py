@@ -160,8 +160,10 @@ def _is_stored(store: Store, study: Study) -> bool:
     """Return whether the store has the study with the same runs and questions."""
     if all(row.name != study.name for row in store.studies()):
         return False
-    stored = [(row.key, sorted(canonical(question) for question in row.asked)) for row in store.runs(study.name)]
-    return stored == [(row["key"], sorted(canonical(question) for question in row["asked"])) for row in study.rows()]
+    stored = [(row.key, sorted(canonical(question) for question in row.questions)) for row in store.runs(study.name)]
+    return stored == [
+        (row["key"], sorted(canonical(question) for question in row["questions"])) for row in study.rows()
+    ]
 
 
 def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
@@ -204,8 +206,8 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
     """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
-    lengths = {run.key: {question["length"] for question in run.asked} for run in now}
-    lengths_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
+    lengths = {run.key: {question["length"] for question in run.questions} for run in now}
+    lengths_before = {question["length"] for run in before if run.key in lengths for question in run.questions}
     removed = sorted(lengths_before - set().union(*lengths.values()))
     if not removed:
         return ""

@@ -134,7 +134,7 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def why_not_probed(run: RunRow, needs_attention: bool = True) -> str | None:
+def unsupported_reason(run: RunRow, needs_attention: bool = True) -> str | None:
     """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
     if needs_attention and run.config["model"].get("mixer") is not None:
         return f"{described(run)} has no attention"
@@ -185,11 +185,11 @@ def partners(
     choice, _ = encoding(encoding_name)
     is_reference = _has_encoding(encoding_name)
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if why_not_probed(run) is None]
+    finished = [run for run in runs if unsupported_reason(run) is None]
     for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    reasons = list(filter(None, map(why_not_probed, runs)))
+    reasons = list(filter(None, map(unsupported_reason, runs)))
     for run in finished:
         next_seed = across_seeds or is_reference(run)
         other = _reference(references[_protocol(run)], run.seed, next_seed)
@@ -225,7 +225,7 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
 
 
 def _default_lengths(probe: Probe, run: RunRow) -> Sequence[int | None]:
-    lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
+    lengths = probe.lengths(run.train_length, [question["length"] for question in run.questions])
     if not lengths:
         raise ConfigError(f"no study evaluates run {described(run)}; give the lengths: --lengths 20,40")
     return lengths
@@ -241,7 +241,7 @@ def _protocol(run: RunRow) -> str:
 def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
     """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
-    options = lengths_options(run, field, [asked["length"] for asked in row.asked])
+    options = lengths_options(run, field, [question["length"] for question in row.questions])
     name, question = ExampleLengths.name, options.to_data()
     if (stored := store.answer(row.key, name, question)) is not None:
         return stored

@@ -70,7 +70,7 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
 def _rank(store: Store, run: Run) -> tuple[float, float] | None:
     """Return numbers of which the smallest are best, or None without a score."""
     length = run.training.train_length
-    scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.asked]
+    scores = [row for row in store.scores([run.key]) if row.length == length and "shift" not in row.question]
     if not scores or not math.isfinite(scores[0].mean):
         return None
     trained = store.answer(run.key, TRAINING, {})

@@ -136,7 +136,7 @@ class Study:
             "train_length": max(ancestor.training.train_length for ancestor in run.lineage),
             "config": run.to_data(),
             "parent": None if run.parent is None else run.parent.key,
-            "asked": questions(run.task, config),
+            "questions": questions(run.task, config),
             "facts": ({"defined_in": files} if files else {}) | metric.facts(),
         }
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from lengthwise.config import ConfigError, Run
+from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.models import Decoder, MixerModel, Model
 from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Task, generator, same_tokenizer
@@ -27,12 +28,17 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         "train_length": original_train_length(run, task),
     }
     model: Model
-    with _seeded(generator(run.seed, "weights").initial_seed()):
+    width = f"d_model {run.model.d_model:,}, num_layers {run.model.num_layers:,}"
+    with (
+        naming_what_needs_memory(f"the weights of the model ({width})", "a smaller model"),
+        _seeded(generator(run.seed, "weights").initial_seed()),
+    ):
         if run.model.mixer is not None:
             model = MixerModel(run.model, run.encoding, **sizes)
         else:
             model = Decoder(run.model, run.encoding, **sizes, backend=backend)
-    return model.to(device), task
+        model.to(device)
+    return model, task
 
 
 def original_train_length(run: Run, task: Task) -> int:

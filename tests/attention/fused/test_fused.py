@@ -636,24 +636,28 @@ def test_autocast_changes_nothing(target):
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
-def why_not(modifiers, dtype=torch.float32):
+def unsupported_reason(modifiers, dtype=torch.float32):
     return fused.unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
 
 
 def test_what_it_refuses():
     table, vector = torch.zeros(1, 3, 4), torch.zeros(1, 4)
     pieces = PiecewiseLinearBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
-    assert "DenseBias" in str(why_not(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
+    assert "DenseBias" in str(unsupported_reason(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
     turned = Rotation(torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1))
     assert "KeyBias together with a Rotation" in str(
-        why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
+        unsupported_reason(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
     )
-    assert "LogitTransform" in str(why_not(AttentionModifiers(logit_transform=LogitTransform(lambda x, *_: x))))
-    assert why_not(AttentionModifiers(values=(RelativeValues(table),))) is None
-    assert "one PiecewiseLinearBias" in str(why_not(AttentionModifiers(terms=(pieces, pieces))))
-    assert "float8" in str(why_not(AttentionModifiers(), torch.float8_e4m3fn))
+    assert "LogitTransform" in str(
+        unsupported_reason(AttentionModifiers(logit_transform=LogitTransform(lambda x, *_: x)))
+    )
+    assert unsupported_reason(AttentionModifiers(values=(RelativeValues(table),))) is None
+    assert "one PiecewiseLinearBias" in str(unsupported_reason(AttentionModifiers(terms=(pieces, pieces))))
+    assert "float8" in str(unsupported_reason(AttentionModifiers(), torch.float8_e4m3fn))
     assert (
-        why_not(AttentionModifiers(terms=(pieces, ToeplitzBias(table[0]), RelativeKeyBias(table), KeyBias(vector))))
+        unsupported_reason(
+            AttentionModifiers(terms=(pieces, ToeplitzBias(table[0]), RelativeKeyBias(table), KeyBias(vector)))
+        )
         is None
     )
 

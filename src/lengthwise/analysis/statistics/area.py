@@ -23,10 +23,10 @@ def area_weights(lengths: Sequence[int]) -> list[float]:
     return [(ends[place + 2] - ends[place]) / 2 / (logs[-1] - logs[0]) for place in range(len(logs))]
 
 
-def area(lengths: Sequence[int], found: Sequence[Curve], metric: Metric) -> Interval | None:
+def area(lengths: Sequence[int], seed_curves: Sequence[Curve], metric: Metric) -> Interval | None:
     """Return the area with its 95 % interval over seeds. None without seeds, or with fewer than two lengths."""
-    if not found or len(lengths) < 2:
+    if not seed_curves or len(lengths) < 2:
         return None
     weights = area_weights(lengths)
-    areas = [weighted(list(zip(weights, curve, strict=True))) for curve in found]
+    areas = [weighted(list(zip(weights, curve, strict=True))) for curve in seed_curves]
     return interval_of(areas, metric.limits, share=metric.share)

@@ -51,16 +51,17 @@ def interquartile(strata: Sequence[Sequence[float]], bounds: Bounds = None) -> I
     drawn = [_resampled(np.array(stratum, np.float64), chance) for stratum in strata]
     weights = np.array(middle_weights(len(values)))
 
-    def deviation(parts: list[Any]) -> float:
-        return float((np.sort(np.concatenate(parts, axis=1), axis=1) @ weights).std())
+    def deviation(samples: list[Any]) -> float:
+        return float((np.sort(np.concatenate(samples, axis=1), axis=1) @ weights).std())
 
     error = deviation(drawn)
     if not error:
         return _interval(mean, 0.0, bounds)
     fixed = [
-        np.broadcast_to(np.array(stratum, np.float64), part.shape) for stratum, part in zip(strata, drawn, strict=True)
+        np.broadcast_to(np.array(stratum, np.float64), sample.shape)
+        for stratum, sample in zip(strata, drawn, strict=True)
     ]
-    alone = [deviation([*fixed[:n], part, *fixed[n + 1 :]]) for n, part in enumerate(drawn)]
+    alone = [deviation([*fixed[:n], sample, *fixed[n + 1 :]]) for n, sample in enumerate(drawn)]
     total = math.fsum(one**2 for one in alone)
     degrees = total**2 / math.fsum(one**4 / (len(s) - 1) for one, s in zip(alone, strata, strict=True)) if total else 1
     return _interval(mean, quantile_t(degrees) * error, bounds)

@@ -64,17 +64,17 @@ def compare_all(scores: Mapping[str, Mapping[int, float]], better: str) -> tuple
     Holm's correction is for all pairs that could be tested. The order is that of the corrected p values.
     """
     labels = [label for label, values in scores.items() if values]
-    found = []
+    comparisons = []
     for place, label in enumerate(labels):
         for other in labels[place + 1 :]:
             common = sorted(scores[label].keys() & scores[other].keys())
             if common:
                 pairs = [(seed, scores[label][seed], scores[other][seed]) for seed in common]
-                found.append(_compare(label, other, pairs, better))
-    tested = [c for c in found if c.p is not None]
+                comparisons.append(_compare(label, other, pairs, better))
+    tested = [c for c in comparisons if c.p is not None]
     corrected = dict(zip(map(id, tested), holm([c.p for c in tested if c.p is not None]), strict=True))
-    found = [replace(c, p_holm=corrected.get(id(c))) for c in found]
-    return tuple(sorted(found, key=lambda c: (c.p_holm is None, c.p_holm or 0.0, c.p or 0.0)))
+    comparisons = [replace(c, p_holm=corrected.get(id(c))) for c in comparisons]
+    return tuple(sorted(comparisons, key=lambda c: (c.p_holm is None, c.p_holm or 0.0, c.p or 0.0)))
 
 
 def _compare(label: str, other: str, pairs: Sequence[tuple[int, float, float]], better: str) -> Comparison:

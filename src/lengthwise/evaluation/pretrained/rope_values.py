@@ -43,8 +43,8 @@ def require_values(path: Path, settings: Mapping[str, Any], *, has_failed: bool 
             continue
         if not isinstance(entry, Mapping):
             raise ConfigError(f"{file}: {key} must be an object, got {_shown(entry)}")
-        for part in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
-            for problem in _problems(part, has_failed):
+        for values in (entry, *(value for value in entry.values() if isinstance(value, Mapping))):
+            for problem in _problems(values, has_failed):
                 raise ConfigError(f"{file}: {key}: {problem}")
     if has_failed and "rope_theta" in settings:
         for problem in _problems({"rope_theta": settings["rope_theta"]}, has_failed):

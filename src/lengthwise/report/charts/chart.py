@@ -111,9 +111,9 @@ def curve(label: str, points: Iterable[tuple[float, float]], name: str | int = 0
 def averaged(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return at most `MAX_POINTS` points: of more, each is the mean of neighbours."""
     size = max(1, -(-len(points) // MAX_POINTS))
-    parts = (points[n : n + size] for n in range(0, len(points), size))
+    groups = (points[n : n + size] for n in range(0, len(points), size))
     return [
-        (math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)) for xs, ys in (zip(*part, strict=True) for part in parts)
+        (math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)) for xs, ys in (zip(*group, strict=True) for group in groups)
     ]
 
 

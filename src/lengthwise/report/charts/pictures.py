@@ -88,4 +88,4 @@ def _on_white(colour: str) -> str:
     if match is None:
         return colour
     share = int(match[4]) / 100
-    return "#" + "".join(f"{round(255 - share * (255 - int(part))):02x}" for part in match.groups()[:3])
+    return "#" + "".join(f"{round(255 - share * (255 - int(channel))):02x}" for channel in match.groups()[:3])

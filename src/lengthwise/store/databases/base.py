@@ -123,4 +123,9 @@ class Database(ABC):
                 f"{self.name} has revision {shown} of the tables, but this lengthwise reads only revision "
                 f"{schema.REVISION}; {fix}, or give another folder"
             )
+        if missing := sorted(schema.tables.tables.keys() - set(existing)):
+            raise StoreError(
+                f"{self.name} was written by an earlier version of lengthwise, whose tables differ (it has no table "
+                f"{missing[0]!r}); give a new folder, or use the version that wrote it"
+            )
         return True

@@ -52,14 +52,14 @@ class PostgreSQL(Database):
                 )
 
     def explain(self, error: DBAPIError) -> str | None:
-        found = getattr(error.orig, "sqlstate", "")
-        if found == _LOCK_NOT_AVAILABLE:
+        code = getattr(error.orig, "sqlstate", "")
+        if code == _LOCK_NOT_AVAILABLE:
             return locked(self.name, self.timeout)
-        if found in _SHUTTING_DOWN or error.connection_invalidated:
+        if code in _SHUTTING_DOWN or error.connection_invalidated:
             raise StoreUnreachable(
                 f"{self.name} has closed the connection; start the server, and run this command again"
             )
-        if found is not None or not isinstance(error, OperationalError):
+        if code is not None or not isinstance(error, OperationalError):
             return None
         reason = first_line(error).removeprefix("connection is bad: ")  # there is no connection
         if "password" in reason:

@@ -107,7 +107,7 @@ class Watcher:
         self.ended += row.status in ("done", "failed")
         if row.status == "done":
             scores = self.store.scores([row.key])
-            means = tuple((score.length, score.mean) for score in scores if "shift" not in score.asked)
+            means = tuple((score.length, score.mean) for score in scores if "shift" not in score.question)
             self.emit(Done(key=row.key, scores=means, shift_scores=len(scores) - len(means), seconds=seconds))
         elif row.status == "failed":
             self.emit(Failed(key=row.key, error=row.error or "unknown"))

@@ -109,11 +109,11 @@ def _sum_segments(
             low = tl.load(args.knots + k - 1, mask=k > k0, other=float("-inf"))
             high = tl.load(args.knots + k, mask=k < k1, other=float("inf"))
             # Written so that NaN is in every segment.
-            part = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
+            segment_dS = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
             a = tl.load(args.slope + head * args.slope_heads_step + k)
-            feature_tile += part * (a * query_scale[:, None])
-            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(part, 1), 0), 0.0)
-            slope_sums += tl.where(slot == k, tl.sum(tl.sum(part * x, 1), 0), 0.0)
+            feature_tile += segment_dS * (a * query_scale[:, None])
+            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS, 1), 0), 0.0)
+            slope_sums += tl.where(slot == k, tl.sum(tl.sum(segment_dS * x, 1), 0), 0.0)
     else:
         s = _find_segment(x, args)
         a = tl.load(args.slope + head * args.slope_heads_step + s)

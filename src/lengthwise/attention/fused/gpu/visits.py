@@ -98,9 +98,9 @@ def _visible_key_blocks(i0, sizes, args, CAUSAL: tl.constexpr, BM: tl.constexpr,
 def _part_of_blocks(low, high, clean_low, clean_high, split, splits):
     """Return the same four ends for one of `splits` parts of the blocks of keys."""
     if splits > 1:
-        part = tl.cdiv(high - low, splits)
-        low = low + split * part
-        high = tl.minimum(high, low + part)
+        share = tl.cdiv(high - low, splits)
+        low = low + split * share
+        high = tl.minimum(high, low + share)
         low = tl.minimum(low, high)
         clean_low = tl.minimum(tl.maximum(clean_low, low), high)
         clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
