@@ -146,10 +146,6 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
 
     `with_store`: the database has an address of its own. The messages contain nothing of the address, which may have a password.
     """
-    if not isinstance(results, (str, os.PathLike)):
-        raise ConfigError(
-            f"{name} must be the path of a folder, or an address such as s3://bucket/folder, got {results!r}"
-        )
     if not str(results).strip():
         raise ConfigError(f"{name} has no name; give a folder")
     if not is_remote(results):

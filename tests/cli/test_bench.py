@@ -210,7 +210,9 @@ def test_files_in_place_of_encodings(here: Call, tmp_path: Path) -> None:
         f"continue this one with --out {own}\n"
     )
     other = tmp_path / "retention.jsonl"
-    other.write_text('{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, "origin": {}}\n')
+    other.write_text(
+        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, "origin": {}}\n'
+    )
     for words in (("bench", other), ("bench", "--compare", own, other)):
         ran = here(*words)
         assert ran.code == 2 and ran.err.count("\n") == 1

@@ -151,11 +151,12 @@ def test_values_that_are_no_names_or_folders() -> None:
     for call, expected in (
         (lambda: lengthwise.answers(3), "needs the name of a study or the file of an answer, got 3"),
         (lambda: lengthwise.results(3), "needs the name of a study, got 3"),
-        (lambda: lengthwise.results("made", results=3), "must be the path of a folder, or an address .*, got 3"),
         (lambda: lengthwise.answers("made", "scores", store=3), "store must be the address of a database"),
     ):
         with pytest.raises(ConfigError, match=expected):
             call()
+    with pytest.raises(TypeError, match="must be a path, as a string or a Path, got int"):
+        lengthwise.results("made", results=3)
 
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:

@@ -173,14 +173,6 @@ def test_a_link_is_followed(results: Path, tmp_path: Path) -> None:
             assert len(store.runs()) == 1
 
 
-def test_a_table_that_is_missing(results: Path) -> None:
-    with sqlite3.connect(results / "results.db") as raw:
-        raw.execute("DROP TABLE answers")
-    raw.close()
-    with open_store(results) as store, pytest.raises(StoreError, match=r"^\S+results.db: no such table: answers$"):
-        store.answers(["a100000000000000"])
-
-
 # ---- locked, full -----------------------------------------------------------------------------------------------
 
 
