@@ -4,14 +4,14 @@
 
 Run `lengthwise check --device cuda` before: FIRE uses its Triton kernels only on GPUs where they were tested.
 
-First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is measured.
-Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward and backward. All
-parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events around
-CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs; the figures are the median and the 10th
-and 90th percentile of the ratios. Denominators are our kernel without encoding, and the fastest backend of torch's
-scaled_dot_product_attention without encoding. Memory is the peak above the memory of the inputs. Then: FIRE relative to its MLP
-evaluated for all pairs with eager attention at 2,048 tokens, training at 32,768 tokens, a forward pass at 131,072, and one
-decoding step with a cache of 32,768.
+First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is
+measured. Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward
+and backward. All parameters of the encoding have gradients, and the time of the encoding itself is included. Times are
+those of CUDA events around CALLS calls in a row (a model has several layers), in the order A, X, A on random inputs;
+the figures are the median and the 10th and 90th percentile of the ratios. Denominators are our kernel without encoding,
+and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory is the peak above the memory of
+the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048 tokens, training at
+32,768 tokens, a forward pass at 131,072, and one decoding step with a cache of 32,768.
 """
 
 import argparse

@@ -2,13 +2,14 @@
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,rows values]
 
-For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions (HGMMA,
-HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared memory. ptxas and
-nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are compiled instead of executed.
+For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions
+(HGMMA, HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared
+memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
+compiled instead of executed.
 
-The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in half
-precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows, or if a loop
-with branches is pipelined (see `_stages` in visits.py).
+The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
+half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
+or if a loop with branches is pipelined (see `_stages` in visits.py).
 """
 
 import argparse
@@ -48,8 +49,9 @@ MAIN = ("CLEAN", "FAR")
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
-# In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the worse is
-# seen. With up to 18 and 30 they were the fastest on an H200; FoX needs the other 2, 1 and 1, and was not timed.
+# In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the
+# worse is seen. With up to 18 and 30 they were the fastest on an H200; FoX needs the other 2, 1 and 1, and was not
+# timed.
 SPILLED = {64: 20, 128: 31, 256: 1}
 NAMES = {
     torch.float64: "fp64",
@@ -148,7 +150,9 @@ class Compiled:
 
 
 def pipelined_branches(ttgir: str) -> int:
-    """Count the loops that load tiles ahead and have a branch: there Triton overwrites a tile that the branch still reads."""
+    """Count the loops that load tiles ahead and have a branch: there Triton overwrites a tile that the branch still
+    reads.
+    """
     count, open_loops = 0, []
     for line in ttgir.splitlines():
         indent = len(line) - len(line.lstrip())
@@ -242,7 +246,9 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
 
 
 def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
-    """The kernels without products of matrices, with all that Triton compiles differently: positions, documents, one query."""
+    """The kernels without products of matrices, with all that Triton compiles differently: positions, documents, one
+    query.
+    """
     cpu, position = torch.device("cpu"), torch.arange(tokens).expand(batch, -1).contiguous()
 
     def arguments(queries: int, segments: int, positions: bool, **more: Any) -> Arguments:

@@ -3,16 +3,16 @@
     python benchmarks/gpu_day.py [--slice NAME ...] [--minutes 8] [--total-minutes 15] [--folder gpu-day] [--device cuda]
     python benchmarks/gpu_day.py --list | --dry-run | --summary
 
-Each slice (gpu_slices.py) is a list of measurements. They are stored one by one in FOLDER/NAME.json, so a slice that is killed or
-reaches its limit has kept what it measured, and the same command measures the rest. A measurement that failed is stored with its
-error and is tried again. Every slice has a process of its own, so a crash of one does not stop the others. What was measured with
-another commit or on another GPU is measured again.
+Each slice (gpu_slices.py) is a list of measurements. They are stored one by one in FOLDER/NAME.json, so a slice that is
+killed or reaches its limit has kept what it measured, and the same command measures the rest. A measurement that failed
+is stored with its error and is tried again. Every slice has a process of its own, so a crash of one does not stop the
+others. What was measured with another commit or on another GPU is measured again.
 
-Begin with `agreement`: only after it has passed do FIRE and `backend="auto"` use the Triton kernels. That, and the compiled
-kernels, are kept in FOLDER/cache.
+Begin with `agreement`: only after it has passed do FIRE and `backend="auto"` use the Triton kernels. That, and the
+compiled kernels, are kept in FOLDER/cache.
 
---minutes: the limit of each slice. --total-minutes: no slice begins after that time, and the last one ends with it. --tiny: small
-sizes, with which `--device cpu` shows that the script itself works.
+--minutes: the limit of each slice. --total-minutes: no slice begins after that time, and the last one ends with it.
+--tiny: small sizes, with which `--device cpu` shows that the script itself works.
 """
 
 import argparse

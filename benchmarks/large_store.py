@@ -3,8 +3,9 @@
     python benchmarks/large_store.py --store
     python benchmarks/large_store.py --folder FOLDER     # keeps the results, and uses them again
 
-The scores are made up and the runs were never trained; the rows are those that a study writes. Every command runs in a process of
-its own, so its time includes the start of Python. The time until the page is painted is that of headless Chromium.
+The scores are made up and the runs were never trained; the rows are those that a study writes. Every command runs in a
+process of its own, so its time includes the start of Python. The time until the page is painted is that of headless
+Chromium.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Store the figures of a benchmark as JSON in benchmarks/results/, with commit, machine, versions, command and date.
 
-A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and `uncommitted_changes` says
-whether tracked files differed from it. Older files have no commit (null); there `recorded_in` is the commit that stored the
-figures, which were measured on that commit or shortly before.
+A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and
+`uncommitted_changes` says whether tracked files differed from it. Older files have no commit (null); there
+`recorded_in` is the commit that stored the figures, which were measured on that commit or shortly before.
 """
 
 import json
@@ -63,7 +63,9 @@ def header() -> dict[str, Any]:
 
 
 def as_text(value: Any, before: str = "") -> str:
-    """Return JSON with two spaces for each level, in which each item of a list has one line: a study has thousands of rows."""
+    """Return JSON with two spaces for each level, in which each item of a list has one line: a study has thousands of
+    rows.
+    """
     inside = before + "  "
     if isinstance(value, dict) and value:
         members = (f"{inside}{json.dumps(name)}: {as_text(item, inside)}" for name, item in value.items())

@@ -3,9 +3,10 @@
     python benchmarks/serve.py --store
     python benchmarks/serve.py --folder FOLDER     # keeps the results, and uses them again
 
-The store is that of large_store.py: 2,000 runs with 40 lengths each. A second study has the runs that the writers train: each of
-them reports a step every 0.1 s, and every 20 steps it stores the scores of a run and takes the next one. Each address is requested
-again and again over a new connection, as a browser would, and the time includes the whole answer. The first requests are included.
+The store is that of large_store.py: 2,000 runs with 40 lengths each. A second study has the runs that the writers
+train: each of them reports a step every 0.1 s, and every 20 steps it stores the scores of a run and takes the next one.
+Each address is requested again and again over a new connection, as a browser would, and the time includes the whole
+answer. The first requests are included.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/training_loop.py [--steps 60] [--rounds 3]
 
-This runs `training.train` with checkpoints and progress reports, on the built-in text (T 128) and on copy (128 tokens): d_model
-128, 4 layers, batch 32, one thread. The share comes from monotonic clocks around the three parts of each step. The figures are
-the median and the range over the rounds.
+This runs `training.train` with checkpoints and progress reports, on the built-in text (T 128) and on copy (128 tokens):
+d_model 128, 4 layers, batch 32, one thread. The share comes from monotonic clocks around the three parts of each step.
+The figures are the median and the range over the rounds.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The base classes of all comparisons: an implementation gives one row of logits, and a small model around it.
 
-A subclass computes both with another library ("theirs"). "Ours" are computed here by the corresponding encoding of Lengthwise, with
-the same settings and the same weights.
+A subclass computes both with another library ("theirs"). "Ours" are computed here by the corresponding encoding of
+Lengthwise, with the same settings and the same weights.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,8 @@ TRAIN_LENGTH = 32  # of the models
 
 @dataclass(frozen=True)
 class RowInputs:
-    """The inputs of one row of logits: a query at position `query` and keys at positions `keys` [m], in `length` tokens.
+    """The inputs of one row of logits: a query at position `query` and keys at positions `keys` [m], in `length`
+    tokens.
 
     q [h, d] and k [h, m, d] are the same for both sides, and have the dtype of the question.
     """
@@ -79,7 +80,9 @@ class Model(ABC):
         """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before the first."""
 
     def decode(self, tokens: Tensor, prompt: int) -> Tensor:
-        """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the cache."""
+        """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the
+        cache.
+        """
         logits, cache = self.extend(tokens, 0, prompt, None)
         parts = [logits]
         for n in range(prompt, tokens.shape[1]):
@@ -147,7 +150,9 @@ class Implementation(ABC):
 
     @abstractmethod
     def row(self, inputs: RowInputs) -> Tensor:
-        """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by `.to(dtype)`."""
+        """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by
+        `.to(dtype)`.
+        """
 
     def loaded_row(self, inputs: RowInputs) -> Tensor:
         """Return their logits with modules that were loaded in the inputs' dtype, if that differs from casting."""
@@ -185,8 +190,8 @@ class Implementation(ABC):
     def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
         """Return our logits [h, m].
 
-        In half precision rotated queries and keys are rounded, and everything else is float32, as on a CPU. `rounded_bias`:
-        biases are rounded too, as by the sdpa backend on a GPU.
+        In half precision rotated queries and keys are rounded, and everything else is float32, as on a CPU.
+        `rounded_bias`: biases are rounded too, as by the sdpa backend on a GPU.
         """
         query, keys = torch.tensor([[inputs.query]]), inputs.keys[None]
         span, scale = Span(query, keys, inputs.length), self.head_dim**-0.5

@@ -3,9 +3,9 @@
     .venv/bin/python docs/gallery.py           writes all files of docs/encodings/
     .venv/bin/python docs/gallery.py --check   names the files that are out of date, and exits with 1 if there are any
 
-The text comes from docstrings, the numbers from `lengthwise.inspection`. `--check` compares the text of pages. Of pictures it
-compares the texts, colours and lines (`drawing.looks_the_same`), because fonts and last digits differ between machines.
-`names.md` and `layers.md` in the same folder are written by hand.
+The text comes from docstrings, the numbers from `lengthwise.inspection`. `--check` compares the text of pages. Of
+pictures it compares the texts, colours and lines (`drawing.looks_the_same`), because fonts and last digits differ
+between machines. `names.md` and `layers.md` in the same folder are written by hand.
 """
 
 import argparse
@@ -53,7 +53,9 @@ GROUPS = {
 
 @dataclass
 class DocstringParts:
-    """The parts of an encoding's docstring. `beyond`: the paragraph on lengths beyond the training length, without its label."""
+    """The parts of an encoding's docstring. `beyond`: the paragraph on lengths beyond the training length, without its
+    label.
+    """
 
     formula: list[str] = field(default_factory=list)  # paragraphs; a block of code begins with four spaces
     beyond: str = ""
@@ -91,7 +93,9 @@ def docstring_parts(make: type) -> DocstringParts:
 
 
 def beyond_training(make: type) -> str:
-    """Return what the docstring of a class, or of a class that it derives from, says about lengths beyond the training length."""
+    """Return what the docstring of a class, or of a class that it derives from, says about lengths beyond the training
+    length.
+    """
     for base in make.__mro__:
         if base in (PositionEncoding, RotaryEncoding) or not issubclass(base, PositionEncoding):
             continue

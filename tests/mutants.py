@@ -1,7 +1,8 @@
 """Break the source in many small ways, one at a time, and see whether the tests notice: `python3 dev.py mutants`.
 
-Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, or a statement that is
-left out. A mutant is caught if a test fails. Faults that no test catches show what is not tested. Timeouts are counted apart.
+Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, or a
+statement that is left out. A mutant is caught if a test fails. Faults that no test catches show what is not tested.
+Timeouts are counted apart.
 
 Two steps, and the first is needed again only after the tests or the source have changed:
 
@@ -14,7 +15,8 @@ Or the same for some files only, with a record of their tests, which takes a min
     python3 dev.py mutants --record tests/store tests/config
     python3 dev.py mutants --files 'store/*' validation.py --count 30 --seed 1
 
-The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as JSON.
+The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as
+JSON.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests: the fixture `postgres`, to be imported by the conftest of a folder.
 
-It takes part where its server programs are installed (Debian: `apt install postgresql`): a server of its own is started in a
-temporary folder, on a socket there. LENGTHWISE_TEST_POSTGRES, the URL of an empty database, takes its place.
+It takes part where its server programs are installed (Debian: `apt install postgresql`): a server of its own is started
+in a temporary folder, on a socket there. LENGTHWISE_TEST_POSTGRES, the URL of an empty database, takes its place.
 """
 
 import getpass

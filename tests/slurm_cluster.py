@@ -1,7 +1,8 @@
 """A Slurm cluster of one node for tests: the fixture `slurm`, to be imported by the conftest of a folder.
 
-It takes part where Slurm's programs are installed (Debian: `apt install slurm-wlm`) and the tests run as root: its daemons are
-started in a temporary folder with ports of their own. The partition `high` preempts the jobs of the partition `low`.
+It takes part where Slurm's programs are installed (Debian: `apt install slurm-wlm`) and the tests run as root: its
+daemons are started in a temporary folder with ports of their own. The partition `high` preempts the jobs of the
+partition `low`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Pictures of encodings as SVG or PNG, by Altair, from the data of `lengthwise.inspection`.
 
-A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all colours have
-about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
+A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all
+colours have about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
 """
 
 import math
@@ -38,7 +38,9 @@ Points = list[tuple[float, float | None]]
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for example."""
+    """A chart with its caption. `is_nonzero`: whether any value in it is not 0; the initial bias of CoPE is 0, for
+    example.
+    """
 
     chart: alt.LayerChart
     description: str
@@ -96,8 +98,8 @@ def panel(
 ) -> Panel:
     """Return a panel with named curves.
 
-    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve to compare
-    the others with.
+    `rule`: draw a line at the training length, horizontal if the y axis is logarithmic (wavelengths). `grey`: the curve
+    to compare the others with.
     """
     thin = {name: _thinned(points, log) for name, points in curves.items()}
     if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other

@@ -1,4 +1,6 @@
-"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran out."""
+"""The memory of this machine, a limit for a process that would otherwise be killed, and errors that say that memory ran
+out.
+"""
 
 import os
 import re
@@ -60,9 +62,9 @@ def is_cpu(device: str) -> bool:
 def limited_to_machine(device: str) -> Iterator[None]:
     """Let this process allocate no more memory than the machine has, if it computes on the CPU.
 
-    An allocation beyond it, such as that of a bias for each head, query and key, raises an error, which one line explains. Without
-    a limit, Linux gives any amount, and kills the process when it uses what does not exist. On other devices nothing is limited,
-    because drivers reserve memory that they never use.
+    An allocation beyond it, such as that of a bias for each head, query and key, raises an error, which one line
+    explains. Without a limit, Linux gives any amount, and kills the process when it uses what does not exist. On other
+    devices nothing is limited, because drivers reserve memory that they never use.
     """
     memory = machine_memory() if is_cpu(device) and sys.platform == "linux" else None
     if memory is None:

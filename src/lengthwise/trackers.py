@@ -91,7 +91,8 @@ class TensorBoard(Tracker):
         shutil.rmtree(place / run.key, ignore_errors=True)  # of the same run, all of which is logged again
         tracker = tracking.TensorBoardTracker(run.key, place)
         _start(tracker)
-        # accelerate's own method would write the settings into a run of their own, so the table of settings would have no scores.
+        # accelerate's own method would write the settings into a run of their own, so the table of settings would have
+        # no scores.
         settings = {name: "None" if value is None else value for name, value in run.settings.items()}
         tracker.tracker.file_writer.add_summary(hparams_pb(settings, trial_id=run.id))
         return tracker, 0
@@ -141,8 +142,8 @@ class MLflow(Tracker):
     experiment: str | None = None
     """The experiment. [default: the name of the study]"""
     uri: str | None = None
-    """The address of a tracking server, such as https://host:5000. Its user and password belong in MLFLOW_TRACKING_USERNAME and
-    MLFLOW_TRACKING_PASSWORD. [default: a database in the folder]"""
+    """The address of a tracking server, such as https://host:5000. Its user and password belong in
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. [default: a database in the folder]"""
 
     def __post_init__(self) -> None:
         if self.uri is not None and not re.fullmatch(r"https?://[^\s@?#]+", self.uri):
@@ -213,7 +214,8 @@ def _accelerate() -> Any:
         os.environ.setdefault(name, value)
     from accelerate import tracking
 
-    # accelerate's own logger needs its process group. Under torchrun, creating that would wait for the other ranks forever.
+    # accelerate's own logger needs its process group. Under torchrun, creating that would wait for the other ranks
+    # forever.
     tracking.logger = logging.getLogger(tracking.__name__)
     return tracking
 

@@ -151,7 +151,9 @@ def test_shares_in_the_middle_have_nearly_students_t() -> None:
 
 @pytest.mark.parametrize("shares", [[1.0, 1.0, 1.0], [0.75, 0.75], [0.5, 0.52, 0.51]])
 def test_seeds_that_agree_by_chance_have_the_width_of_their_examples(shares: list[float]) -> None:
-    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the mean."""
+    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the
+    mean.
+    """
     seeds, widths = len(shares), []
     for n in (4, 16, 64):
         interval = over_shares(shares, [n] * seeds)
@@ -201,8 +203,8 @@ def test_seeds_that_all_agree_leave_the_prompts() -> None:
 
 
 def test_deviations_of_few_groups_are_stretched() -> None:
-    """Two groups, 0 and 1: resamples have the means 0, 1/2 and 1 with the chances 1/4, 1/2 and 1/4, so the 2.5 and 97.5 percent
-    points are 1/2 off the mean, and the stretch by sqrt(2 / (2 - 1)) makes that sqrt(2) / 2."""
+    """Two groups, 0 and 1: resamples have the means 0, 1/2 and 1 with the chances 1/4, 1/2 and 1/4, so the 2.5 and 97.5
+    percent points are 1/2 off the mean, and the stretch by sqrt(2 / (2 - 1)) makes that sqrt(2) / 2."""
     interval = over_seeds_and_groups([[0.0, 1.0]])
     assert interval.basis == "examples"
     assert (interval.low, interval.high) == pytest.approx((0.5 - math.sqrt(0.5), 0.5 + math.sqrt(0.5)), rel=1e-12)
@@ -237,7 +239,9 @@ def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
 
 
 def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, studies: int = 600) -> float:
-    """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together vary."""
+    """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together
+    vary.
+    """
     chance = np.random.default_rng([seeds, studies])
     hits = 0
     for _ in range(studies):

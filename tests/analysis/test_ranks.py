@@ -150,7 +150,8 @@ def test_the_interval_is_over_seeds() -> None:
     assert best.label == "A"
     assert best.longer is not None
     assert (best.longer.mean, best.longer.basis) == (0.875, "seeds")
-    # Of two encodings, reciprocal ranks lie between 1/2 and 1: scaled, the seeds have 1 and 1/2, as shares of two tasks each.
+    # Of two encodings, reciprocal ranks lie between 1/2 and 1: scaled, the seeds have 1 and 1/2, as shares of two tasks
+    # each.
     scaled = over_shares([1.0, 0.5], [2, 2])
     assert (best.longer.low, best.longer.high) == pytest.approx((0.5 + scaled.low / 2, 0.5 + scaled.high / 2))
     assert 0.5 <= best.longer.low < 0.75

@@ -1,7 +1,7 @@
 """One harness for the agreement of the attention backends with the reference: the output and every gradient.
 
-A case names its forms in words, such as "table pieces sink", which FORMS explains. KERNELS are the backends, and the variants of a
-backend that compute differently. MASKS, PLACES (positions and documents) and LENGTHS are the calls.
+A case names its forms in words, such as "table pieces sink", which FORMS explains. KERNELS are the backends, and the
+variants of a backend that compute differently. MASKS, PLACES (positions and documents) and LENGTHS are the calls.
 """
 
 import contextlib
@@ -330,8 +330,8 @@ def results(
 def require_agreement(kernel: Kernel, words: str, sizes: Sizes, span: Span, mask: Mask) -> None:
     """Compare a kernel with the reference in float64.
 
-    In float64 the results differ by at most 1e-12. In float32 they differ by 5e-6 of the largest number of a result; gradients of
-    forms are sums in which most cancels, and keep 1e-5 of the largest number of all results.
+    In float64 the results differ by at most 1e-12. In float32 they differ by 5e-6 of the largest number of a result;
+    gradients of forms are sums in which most cancels, and keep 1e-5 of the largest number of all results.
     """
     actual = results(kernel, words, sizes, span, mask)
     expected = results(REFERENCE, words, sizes, span, mask)

@@ -423,7 +423,9 @@ def test_theirs_agree_where_they_always_did() -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_what_is_computed_from_the_content_agrees() -> None:
-    """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with `scaled_gate`."""
+    """The published gates of PaTH-FoX are scaled, which is a known difference from the formula and agrees with
+    `scaled_gate`.
+    """
     names = ["path", "path_fox", "wall", "stick_breaking", "lerope"]
     differing = {"naive_path_attn, gates"}
     implementations = answers.select_implementations(names)

@@ -30,8 +30,8 @@ def refused_form() -> Callable[[Any, str], str | None]:
 
 
 def _refused_form(make: Any, backend: str) -> str | None:
-    """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
-    says of them; None: it has to serve."""
+    """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here,
+    what it says of them; None: it has to serve."""
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     asked = [
         modifiers.logit_transform,

@@ -1,5 +1,5 @@
-"""The comparison of the GPU kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_gpu_kernels.py runs
-this file in a process of its own; by hand:
+"""The comparison of the GPU kernels with the reference, with the kernels in Triton's interpreter on a CPU.
+test_gpu_kernels.py runs this file in a process of its own; by hand:
 
     TRITON_INTERPRET=1 python -m pytest tests/conformance/interpreted_gpu_kernels.py
 """

@@ -34,7 +34,8 @@ ALLOWED = {
     rope_relative.THEOREM: 1e-7,
     shift_invariance.THEOREM: 2e-9,
 }
-# The conformance suite asks about shifts too, with the default settings; with all of them that takes seconds for each encoding.
+# The conformance suite asks about shifts too, with the default settings; with all of them that takes seconds for each
+# encoding.
 QUICK_SHIFTS = (NoPE, T5, Sandwich)
 ASKED = [
     pytest.param(
@@ -164,7 +165,9 @@ def test_steps_of_t5_at_the_next_distance_fail():
 
 @pytest.mark.parametrize(("bound", "seen"), [(512, False), (1000, True)])
 def test_borders_of_t5_that_round_otherwise_fail(bound, seen):
-    """s · (1 / L) in place of s / L: the same numbers where L is a power of two, and steps one too late where it is not."""
+    """s · (1 / L) in place of s / L: the same numbers where L is a power of two, and steps one too late where it is
+    not.
+    """
     encoding = built(T5)
     fires = as_fire(encoding, bound)
     for fire in fires:

@@ -1,8 +1,9 @@
-"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other studies.
+"""Scores and losses of short trainings, as recorded in scores.json: the runs of the quickstart and of three other
+studies.
 
-The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the protocol of the
-evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the rounding of float32, which
-few training steps hardly enlarge. The complete quickstart: quickstart.py.
+The studies are those that are shipped, so the runs differ in encodings, tasks, position schemes, widths and the
+protocol of the evaluation. On the same processor the numbers are the same to the last bit; on others they differ by the
+rounding of float32, which few training steps hardly enlarge. The complete quickstart: quickstart.py.
 """
 
 import csv
@@ -96,7 +97,8 @@ STUDIES: Mapping[str, Callable[[Path], Study]] = {
 def rows_of(name: str, folder: Path) -> Rows:
     """Train and evaluate a short study. Return what `lengthwise export` writes, without what depends on the machine.
 
-    For each score: its mean, its standard error and the number of examples. For each run: the last loss and gradient norm.
+    For each score: its mean, its standard error and the number of examples. For each run: the last loss and gradient
+    norm.
     """
     study = STUDIES[name](folder)
     execute(study, folder / "results", executor=Inline())

@@ -1,4 +1,6 @@
-"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted mistake."""
+"""Settings of model folders: sound ones, modelled on well-known releases with fewer layers, and ones with a planted
+mistake.
+"""
 
 import copy
 import json

@@ -59,7 +59,9 @@ def test_these_are_all_such_encodings() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "encoding"), CASES)
 def test_steps_and_chunks_equal_one_pass_or_are_refused(kind: str, encoding: str | None) -> None:
-    """Each call gives the last rows of one pass over the tokens so far. A call with another scale than the cache is refused."""
+    """Each call gives the last rows of one pass over the tokens so far. A call with another scale than the cache is
+    refused.
+    """
     model, x = model_with(kind, encoding), tokens(2, 60)
     (module,) = model.get_decoder().position_encodings
     for chunks in ([10, 8, 14, 1, 1, 8, 18], [24, *[1] * 36], [40, 1, 1, 1, 5, 8, 4]):

@@ -121,7 +121,9 @@ def test_factors_of_longrope_follow_the_length_of_the_text(length: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("encoding", [None, "rope", "alibi", "fire"])
 def test_rows_of_padding_change_no_other_row(encoding: str | None, dtype: torch.dtype) -> None:
-    """huggingface/transformers#47651: rows in which every key is masked corrupted others, with some numbers of pads only."""
+    """huggingface/transformers#47651: rows in which every key is masked corrupted others, with some numbers of pads
+    only.
+    """
     model, x = use(model_of("llama"), encoding).to(dtype), tokens(1, 12)
     alone = model(x).logits
     for pads in (1, 7, 8, 9):

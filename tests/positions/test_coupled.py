@@ -143,7 +143,9 @@ BRIEF = ("Learned", "RoPE", "FIRE")
 )
 @pytest.mark.parametrize("scheme", [Coupled(), Digits()], ids=["coupled", "digits"])
 def test_decoding_says_what_one_forward_pass_says(name, scheme):
-    """With questions of several sizes, so that some are padded: generated tokens get the positions of the whole sequence."""
+    """With questions of several sizes, so that some are padded: generated tokens get the positions of the whole
+    sequence.
+    """
     task = UNPADDED
     scheme = scheme.for_task(task)
     torch.manual_seed(1)

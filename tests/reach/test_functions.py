@@ -485,7 +485,9 @@ def test_progress_counts_every_prompt(tiny):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpt", "llama"])
 def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path):
-    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without them."""
+    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without
+    them.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     make(tmp_path, kind, of_words(), seed=1)

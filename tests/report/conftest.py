@@ -201,7 +201,8 @@ SCROLL = """async () => {
 def open_page(browser: Any) -> Callable[..., Any]:
     """Open pages, offline, and scroll through them, so that all their visible charts are drawn.
 
-    `page.messages` has the messages of the console and the uncaught errors, `page.requests` the addresses that were requested.
+    `page.messages` has the messages of the console and the uncaught errors, `page.requests` the addresses that were
+    requested.
     """
 
     def open_page(path: Path, **settings: Any) -> Any:

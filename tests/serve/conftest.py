@@ -82,7 +82,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The study `first`, two of whose runs are trained, one failed, one is training and one waits; and `second`, untouched."""
+    """The study `first`, two of whose runs are trained, one failed, one is training and one waits; and `second`,
+    untouched.
+    """
     with open_results(tmp_path / "results") as store:
         add_study(store, "first", 1, 5)
         finish(store, "first"), finish(store, "first", 0.5)

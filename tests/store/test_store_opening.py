@@ -309,7 +309,9 @@ def test_a_read_only_store_can_be_read(results: Path, public: Path, tmp_path: Pa
 def test_what_a_killed_writer_left_in_a_read_only_folder_is_never_missed(
     results: Path, public: Path, tmp_path: Path, make: Any, with_index: bool
 ) -> None:
-    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it otherwise."""
+    """Its last writes are in the log beside the file. SQLite reads the log if it has its index, and refuses it
+    otherwise.
+    """
     folder = public / "results"
     folder.mkdir()
     with open_store(results) as store:

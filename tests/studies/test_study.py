@@ -240,7 +240,9 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
 
 
 def test_a_prompt_is_as_long_as_it_is_read() -> None:
-    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is drawn."""
+    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is
+    drawn.
+    """
     task = ["linearregression:dims=4"]
     asked = EvaluationConfig(lengths=(2, 4), prompt=12, shifts=({"inputs": "orthogonal"},))
     study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)

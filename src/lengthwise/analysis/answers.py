@@ -1,4 +1,6 @@
-"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
+"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their
+origin.
+"""
 
 import math
 from collections import defaultdict
@@ -131,8 +133,8 @@ def _estimates(
 def _estimate(run: Table, column: Column, rows: Sequence[int], mean: float) -> Estimate:
     """Return the combined number of some rows of one run, with what they say about its examples.
 
-    The standard error of a mean over lengths is that of independent examples. That of a mean over anything else is unknown,
-    because the parts of one model are not independent samples.
+    The standard error of a mean over lengths is that of independent examples. That of a mean over anything else is
+    unknown, because the parts of one model are not independent samples.
     """
     errors, lengths = ([run.column(name)[n] for n in rows] for name in (column.error, "length"))
     known = column.error and None not in errors and (len(rows) == 1 or len(set(lengths)) == len(rows))

@@ -14,8 +14,9 @@ def code_marks(
 ) -> list[str]:
     """Return a mark for each row, such as `earlier code 1f3a9c02`, or "".
 
-    A row has an earlier code if another code of that class was used last, over all `runs` of the store (see `last_use`). The last
-    used code is marked only beside a row of another code with an equal name. `listed`: see `listing_times`.
+    A row has an earlier code if another code of that class was used last, over all `runs` of the store (see
+    `last_use`). The last used code is marked only beside a row of another code with an equal name. `listed`: see
+    `listing_times`.
     """
     latest: dict[Hashable, str | None] = {}
     for run in sorted(runs, key=lambda run: last_use(run, listed)):

@@ -19,13 +19,14 @@ def titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: S
 def differences(
     names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]
 ) -> list[str]:
-    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
+    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without
+    any.
 
-    A setting is left out if another one that differs determines it, as the training length may determine the batch size. Of paths
-    only the last part is returned if these parts differ.
+    A setting is left out if another one that differs determines it, as the training length may determine the batch
+    size. Of paths only the last part is returned if these parts differ.
 
-    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` (see
-    `last_use`) is marked as the last used one, the others as earlier.
+    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of
+    `times` (see `last_use`) is marked as the last used one, the others as earlier.
     """
     twins: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):

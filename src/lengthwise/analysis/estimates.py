@@ -1,6 +1,8 @@
-"""Numbers of single models, and what is computed from them: means over lengths, paired differences, and intervals over models.
+"""Numbers of single models, and what is computed from them: means over lengths, paired differences, and intervals over
+models.
 
-Scores and the answers of all other measurements become estimates first, so every 95 % interval follows from `interval_of`.
+Scores and the answers of all other measurements become estimates first, so every 95 % interval follows from
+`interval_of`.
 """
 
 import math
@@ -22,8 +24,8 @@ from lengthwise.analysis.intervals import (
 class Estimate:
     """A number of one model, such as its score at a length: the mean over `n` examples and its standard error.
 
-    `key`, `seed`: those of the model's run. `standard_error`: NaN if unknown. `n`: 0 if unknown. `groups`: the means over equal
-    groups of examples, which are the same for every model; empty if they are not stored.
+    `key`, `seed`: those of the model's run. `standard_error`: NaN if unknown. `n`: 0 if unknown. `groups`: the means
+    over equal groups of examples, which are the same for every model; empty if they are not stored.
     """
 
     key: str = ""
@@ -37,8 +39,9 @@ class Estimate:
 def weighted(parts: Sequence[tuple[float, Estimate]], total: float = 1.0) -> Estimate:
     """Return the weighted sum of numbers of one model, divided by `total`.
 
-    Its number of examples is the number that would give the variance of a share, total² / Σ (weight² / n), which is n for one
-    number of weight 1. If all numbers have the same groups of examples, it has them too, and the examples count once.
+    Its number of examples is the number that would give the variance of a share, total² / Σ (weight² / n), which is n
+    for one number of weight 1. If all numbers have the same groups of examples, it has them too, and the examples count
+    once.
     """
     first = parts[0][1]
     alike = {(len(part.groups), part.n) for _, part in parts} == {(len(first.groups), first.n)}
@@ -56,7 +59,8 @@ def weighted(parts: Sequence[tuple[float, Estimate]], total: float = 1.0) -> Est
 
 
 def difference(estimate: Estimate, other: Estimate) -> Estimate:
-    """Return a number of a model minus another one of the same model or seed, paired by groups of examples if both have them.
+    """Return a number of a model minus another one of the same model or seed, paired by groups of examples if both have
+    them.
 
     Its standard error is unknown, because the examples of both may be related.
     """
@@ -70,9 +74,10 @@ def interval_of(
 ) -> Interval:
     """Return the mean over at least one model with its 95 % interval.
 
-    If every model has the same groups of examples, the interval is over seeds and groups (`over_seeds_and_groups`). Otherwise it is
-    over seeds: by `over_shares` if the numbers are shares of correct answers, else by Student's t. That of a single model is over
-    its examples. `bounds`: those of the values, where intervals end. `share`: their intervals are at least Wilson's.
+    If every model has the same groups of examples, the interval is over seeds and groups (`over_seeds_and_groups`).
+    Otherwise it is over seeds: by `over_shares` if the numbers are shares of correct answers, else by Student's t. That
+    of a single model is over its examples. `bounds`: those of the values, where intervals end. `share`: their intervals
+    are at least Wilson's.
     """
     means = [estimate.mean for estimate in estimates]
     sizes = {len(estimate.groups) for estimate in estimates}

@@ -146,7 +146,9 @@ class TaskFindings:
 
     @property
     def reference_length(self) -> int | None:
-        """Return the length that others are compared with: the longest evaluated length that was trained; None without one."""
+        """Return the length that others are compared with: the longest evaluated length that was trained; None without
+        one.
+        """
         return max(self.of_kind("trained"), default=None)
 
     def has_failed(self, series: Series) -> bool:

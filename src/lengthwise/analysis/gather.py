@@ -194,7 +194,9 @@ class _Panel:
         return canonical([self.first.task, self.first.metric, self.first.unit, RATE in self.settings, settings])
 
     def merge(self, other: "_Panel") -> None:
-        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this one."""
+        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this
+        one.
+        """
         for panel in (self, other):
             if not panel.rates:
                 panel.rates[panel.settings[RATE]] = [run.label for run in panel.encodings.values()]
@@ -285,7 +287,9 @@ class _Panel:
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
-        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
+        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length
+        will do.
+        """
         scores_by_name: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():

@@ -45,7 +45,8 @@ class Histogram:
     def bins(self, most: int) -> list[tuple[int, int, int]]:
         """First length, last length and count of at most `most` bins of one width (1, 2, 5, 10, 20, ...).
 
-        Bins of width 1 are the lengths that occur; wider ones begin at multiples of their width, and empty ones are left out.
+        Bins of width 1 are the lengths that occur; wider ones begin at multiples of their width, and empty ones are
+        left out.
         """
         if len(self.counts) <= most:
             return [(length, length, count) for length, count in self.counts.items()]
@@ -65,8 +66,8 @@ class Histogram:
 def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
     """Return the lengths of one field in a data set of JSON lines: the words of a text, or the value of a whole number.
 
-    Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object or lacks the
-    field, and if there are no lines.
+    Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object
+    or lacks the field, and if there are no lines.
     """
     counts = Counter(_length(line, field, number) for number, line in enumerate(lines, 1) if line.strip())
     if not counts:

@@ -19,7 +19,8 @@ DIGITS = 12  # significant digits of a score: sums of the same shares in another
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """An encoding's mean reciprocal ranks by the scores at lengths longer than training (`longer`) and at trained ones (`within`).
+    """An encoding's mean reciprocal ranks by the scores at lengths longer than training (`longer`) and at trained ones
+    (`within`).
 
     Lengths shorter than training count for neither. None without such scores.
     """
@@ -33,8 +34,9 @@ class Rank:
 class Ranking:
     """Encodings by their mean reciprocal rank, best first.
 
-    `queries`: the number of rankings in the means, one for each task and seed. `tasks`: the titles of the tasks. `dropped`: the
-    number of queries left out because an encoding has no score in them. `ties`: the rule for equal scores, see `ranking`.
+    `queries`: the number of rankings in the means, one for each task and seed. `tasks`: the titles of the tasks.
+    `dropped`: the number of queries left out because an encoding has no score in them. `ties`: the rule for equal
+    scores, see `ranking`.
     """
 
     ranks: tuple[Rank, ...]
@@ -57,13 +59,13 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
 
     Tests that differ from training (`shifts`) are excluded, because they would count one training several times.
 
-    A query is a task and a seed. Its encodings are ranked by their score over all lengths longer than training (`overall`), an
-    encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding has no score is
-    dropped. The interval is over seeds: each seed's mean over the tasks is one number.
+    A query is a task and a seed. Its encodings are ranked by their score over all lengths longer than training
+    (`overall`), an encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an
+    encoding has no score is dropped. The interval is over seeds: each seed's mean over the tasks is one number.
 
-    `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With "published",
-    they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this
-    favours the encodings at the top of the list.
+    `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With
+    "published", they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023;
+    with many zeros, this favours the encodings at the top of the list.
     """
     ties = require_ties(ties)
     tasks = [task for task in tasks if not task.shifted]
@@ -114,8 +116,9 @@ def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "
 def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     """Return an encoding's score over all lengths of a kind, for each seed.
 
-    Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means over lengths,
-    which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not finite.
+    Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means
+    over lengths, which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not
+    finite.
     """
     seeds = _complete_seeds(task, series, kind)
     weights = {seed: _weights(scores, task.metric) for seed, scores in seeds.items()}
@@ -209,10 +212,11 @@ def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | 
 
 
 def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> Interval:
-    """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same tasks.
+    """Return the mean reciprocal rank with its 95 % interval over seeds, given each seed's reciprocal ranks on the same
+    tasks.
 
-    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares (`over_shares`) of
-    as many examples as there are comparisons with other encodings: n − 1 in each task.
+    Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares
+    (`over_shares`) of as many examples as there are comparisons with other encodings: n − 1 in each task.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]

@@ -1,4 +1,6 @@
-"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never more."""
+"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never
+more.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +12,8 @@ from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.values import join_names
 
-# The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity, or 5 % of
-# the squared error of always answering 0.
+# The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity,
+# or 5 % of the squared error of always answering 0.
 MARGIN = 0.05
 
 FLOOR_WORDS = (
@@ -26,8 +28,10 @@ Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", 
 class Shortfall:
     """Why an encoding does not count as having learned its task, judged by its score at the training length.
 
-    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95 %
-    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is too low.
+    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95
+        %
+    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is
+    too low.
     """
 
     verdict: Literal["unlearned", "unclear"]
@@ -52,9 +56,10 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
     Scores are paired by seed, and by group of prompts where groups are stored.
 
-    holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and reaches
-    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold (`shortfall`) ·
-    one seed: there is only one · unknown: a score is missing or not finite.
+    holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and
+        reaches
+    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold
+    (`shortfall`) · one seed: there is only one · unknown: a score is missing or not finite.
     """
     before, after = (
         series.point_at(task.reference_length) if task.reference_length is not None else None,

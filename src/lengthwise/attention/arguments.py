@@ -1,4 +1,6 @@
-"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not needed."""
+"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not
+needed.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -48,7 +50,8 @@ def refuse_unknown(what: str, unknown: Mapping[str, object], arguments: Collecti
     """
     for name in unknown:
         advice = INSTEAD.get(name, "")
-        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in parentheses.
+        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in
+        # parentheses.
         applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(arguments)
         near = near_miss(name, arguments) + f"; its arguments are: {', '.join(arguments)}"
         raise ArgumentError(f"{what} has no argument {name!r}" + (f": {advice}" if applies else near))

@@ -108,7 +108,9 @@ def gradients_unsupported_reason(backend: str, device: torch.device | str) -> st
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens' features."""
+    """Return the modifiers with the terms, the rotation and the product that the encoding computes from the tokens'
+    features.
+    """
     documents = None if mask.documents is None else mask.documents.to(features.device)
     computed = content_of(encoding, features, span, documents)
     rotation = next((form for form in computed if isinstance(form, TokenRotation)), modifiers.rotation)

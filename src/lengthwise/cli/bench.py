@@ -39,8 +39,8 @@ class Output:
     memory: Annotated[bool, Parameter(negative="--no-memory")] = True
     """Measure the peak memory of a training step, too."""
     out: str | None = None
-    """File for the times of all rounds, from which the same command continues, and which --compare reads. [default: nothing is
-    saved]"""
+    """File for the times of all rounds, from which the same command continues, and which --compare reads. [default:
+    nothing is saved]"""
     plot: str | None = None
     """Picture to write: a file whose name ends in .svg, .png, .pdf or .html. [default: none]"""
     compare: tuple[str, str] | None = None
@@ -67,8 +67,8 @@ def command(
     The exit code is 1 if some encoding could not be measured at any length, and 2 if none could.
 
     Args:
-        names: Encodings to measure, optionally with settings, and mixers such as mamba or retnet. NoPE is always measured.
-            [default: all encodings]
+        names: Encodings to measure, optionally with settings, and mixers such as mamba or retnet. NoPE is always
+            measured. [default: all encodings]
     """
     encodings = (*names, *split_names(output.encodings))
     if output.compare is not None:
@@ -116,7 +116,9 @@ def _question(encodings: tuple[str, ...], options: dict[str, Any], output: Outpu
 
 
 def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, KeyboardInterrupt | None]":
-    """Measure what the file does not have. Return the answer, and the interrupt that stopped the measurement, if one did."""
+    """Measure what the file does not have. Return the answer, and the interrupt that stopped the measurement, if one
+    did.
+    """
     from lengthwise.measurements.answer_file import recording
     from lengthwise.speed.measure import Benchmark
     from lengthwise.training.numerics import keep_freed_memory

@@ -40,7 +40,9 @@ def command(name: str | None = None, /, *, place: Place = Place(), json: bool = 
 
 
 def _near_claims(name: str, names: list[str]) -> str:
-    """Return the end of the message about an unknown claim. Names are `SOURCE-NUMBER`, so a wrong source is corrected alone."""
+    """Return the end of the message about an unknown claim. Names are `SOURCE-NUMBER`, so a wrong source is corrected
+    alone.
+    """
     if equal := [known for known in names if folded(known) == folded(name)]:
         return f"; did you mean {equal[0]!r}?"
     sources = list(dict.fromkeys(known.rpartition("-")[0] for known in names))

@@ -18,11 +18,12 @@ def command(
 ) -> int:
     """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
 
-    Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not deleted,
-    and neither is their study. The command prints what it deleted and what it did not. If a study file still lists a deleted run,
-    `lengthwise run` trains it from the beginning.
+    Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not
+    deleted, and neither is their study. The command prints what it deleted and what it did not. If a study file still
+    lists a deleted run, `lengthwise run` trains it from the beginning.
 
-    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
+    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart
+    --finished
 
     Args:
         runs: Keys of the runs, or their first digits.

@@ -58,8 +58,8 @@ def answers(
 ) -> int:
     """Write the answers of a measurement as CSV or Parquet, with one row for each of their rows.
 
-    They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet needs
-    pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
+    They are those about the runs of a study, or the one in a file, such as that of `lengthwise bench --out`. Parquet
+    needs pandas, the extra frames: pip install '.[frames]' in a clone of Lengthwise.
 
     Training curves are the answers of `training`.
 
@@ -89,7 +89,9 @@ def answers(
 
 
 def _write_table(study: str, measurement: str, out: str, force: bool, place: Place) -> int:
-    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard output."""
+    """Write the answers of a measurement into a file, whose ending decides the format, or as CSV to the standard
+    output.
+    """
     from lengthwise.exchange.tables import table_file
 
     path, ending = _target(out, force, measurement)
@@ -177,7 +179,8 @@ def bundle(
     Args:
         study: The study's name; `lengthwise list studies` lists them.
         out: The file to write, which ends in .zip.
-        weights: Write the weights of trained runs too. Without them, `lengthwise probe` cannot measure the imported runs.
+        weights: Write the weights of trained runs too. Without them, `lengthwise probe` cannot measure the imported
+            runs.
         force: Overwrite the file if it exists.
     """
     from lengthwise.exchange.bundle import export_bundle

@@ -55,8 +55,8 @@ class Computing:
     """How the model is computed."""
 
     max_minutes: float | None = None
-    """Leave out lengths that could not be measured within this time. A later call without the limit continues. [default: no
-    limit]"""
+    """Leave out lengths that could not be measured within this time. A later call without the limit continues.
+    [default: no limit]"""
     batch_size: Integer = 8
     """Prompts per forward pass of the task functions."""
     device: str = "cpu"
@@ -74,12 +74,13 @@ def command(
 ) -> int:
     """Measure how far a causal language model reaches: cross-entropy and retrieval at growing lengths.
 
-    The model is a local Hugging Face folder with safetensors files, or the key of a trained run. Nothing is downloaded, and no
-    code from the folder is run. Long texts are computed in chunks. An interrupted measurement continues with the same command.
-    With files of earlier measurements instead, the command compares them and measures nothing.
+    The model is a local Hugging Face folder with safetensors files, or the key of a trained run. Nothing is downloaded,
+    and no code from the folder is run. Long texts are computed in chunks. An interrupted measurement continues with the
+    same command. With files of earlier measurements instead, the command compares them and measures nothing.
 
-    Example: lengthwise reach models/smollm2 --text novel.txt --lengths 1k,4k,16k --methods own,yarn:factor=4 --max-minutes 60;
-    lengthwise reach a.reach.jsonl b.reach.jsonl --page reach.html; lengthwise reach models/mpt-7b --tasks functions --examples 100
+    Example: lengthwise reach models/smollm2 --text novel.txt --lengths 1k,4k,16k --methods own,yarn:factor=4
+    --max-minutes 60; lengthwise reach a.reach.jsonl b.reach.jsonl --page reach.html; lengthwise reach models/mpt-7b
+    --tasks functions --examples 100
 
     Args:
         paths: A model's folder, a run's key or its first digits, or files of earlier measurements.

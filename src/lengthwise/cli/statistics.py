@@ -1,4 +1,6 @@
-"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no torch."""
+"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no
+torch.
+"""
 
 import dataclasses
 import math
@@ -32,10 +34,11 @@ def command(
 
     Args:
         study: Study to describe. [default: all studies in the results folder]
-        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct answers; for
-            other scores, the same seed's score at the training length, made worse by the report's limit for no significant loss]
-        difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit for no
-            significant loss]
+        threshold: Score that an encoding must reach up to its effective length. [default: 0.8 for shares of correct
+            answers; for other scores, the same seed's score at the training length, made worse by the report's limit
+            for no significant loss]
+        difference: Difference of scores for which the number of needed seeds is computed. [default: the report's limit
+            for no significant loss]
         length: Compare encodings at this length. [default: their scores over all lengths longer than training]
         json: Print JSON.
     """

@@ -30,13 +30,17 @@ class TokenizeOptions:
     output: str | None = None
     """Folder to create for the corpus. Until it is complete, the work is in a folder of this name with .unfinished."""
     tokenizer: str = "bytes"
-    """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus."""
+    """bytes, a file tokenizer.json or a folder that contains one, or bpe:SIZE to train a byte-level BPE on the corpus.
+    """
     validation: float = 0.01
-    """Share of documents for validation, which a hash of their origin (see --origin) selects. Documents are never divided."""
+    """Share of documents for validation, which a hash of their origin (see --origin) selects. Documents are never
+    divided.
+    """
     field: str = "text"
     """Field or column that contains the text of a record; meta.text is a field of the object meta."""
     origin: Annotated[str, Parameter(show_default=False)] = ""
-    """Field that groups records, such as repo_name: a group is never in both splits. [default: every record by itself]"""
+    """Field that groups records, such as repo_name: a group is never in both splits. [default: every record by itself]
+    """
     glob: str = EVERY_FILE
     """Pattern of the files to read if SOURCE is a folder. Hidden files are skipped."""
     split: str = "train"
@@ -56,13 +60,13 @@ def command(source: str, /, *, options: TokenizeOptions = TokenizeOptions()) -> 
 
     The same command continues after an interruption. Then train on it with --text FOLDER.
 
-    Example: lengthwise tokenize books/ --output books-8k --tokenizer bpe:8192; lengthwise tokenize data.jsonl.zst --dry-run;
-    lengthwise tokenize hf:allenai/c4:en --output c4; lengthwise tokenize books-8k --verify
+    Example: lengthwise tokenize books/ --output books-8k --tokenizer bpe:8192; lengthwise tokenize data.jsonl.zst
+    --dry-run; lengthwise tokenize hf:allenai/c4:en --output c4; lengthwise tokenize books-8k --verify
 
     Args:
-        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz, .bz2,
-            .xz or .zst), hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine, python for
-            Python's manual, docstrings and source, or a published corpus: c4, pg19, arxiv, github.
+        source: A file or folder (text, .jsonl and .json with an object per line, .parquet; text and .jsonl also as .gz,
+            .bz2, .xz or .zst), hf:NAME[:CONFIGURATION] for a Hugging Face dataset, hf:FOLDER for one on this machine,
+            python for Python's manual, docstrings and source, or a published corpus: c4, pg19, arxiv, github.
     """
     if not source.startswith("hf:"):
         require_no_address("The source", source)

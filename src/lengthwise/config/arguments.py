@@ -34,7 +34,8 @@ class _ConstructorSignature:
 
 
 class CheckedArguments(ABC):
-    """The base class of encodings, tasks and position schemes: it checks arguments before `__init__`, to explain mistakes.
+    """The base class of encodings, tasks and position schemes: it checks arguments before `__init__`, to explain
+    mistakes.
 
     Arguments need known names, and settings need their declared types. Constructors check the values.
     """

@@ -33,10 +33,12 @@ class UnknownName(ConfigError):
 
 @dataclass(frozen=True)
 class Choice:
-    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance.
+    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an
+    instance.
 
-    `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to `choose`,
-    the others having their defaults. `inherited`: those that were taken from a model. Both do not count when choices are compared.
+    `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to
+    `choose`, the others having their defaults. `inherited`: those that were taken from a model. Both do not count when
+    choices are compared.
     """
 
     kind: str
@@ -68,7 +70,9 @@ class Choice:
 
     @property
     def shared_across_layers(self) -> bool | None:
-        """Whether by default one module serves all layers; None if the encoding differs in this from its temperature or sinks."""
+        """Whether by default one module serves all layers; None if the encoding differs in this from its temperature or
+        sinks.
+        """
         shared = {bool(getattr(part.cls, "shared_across_layers", False)) for part in self.parts}
         return shared.pop() if len(shared) == 1 else None
 
@@ -88,8 +92,8 @@ class Choice:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting.
 
-        A setting that a class got after its first runs were stored is omitted where it has its default, so that these runs keep
-        their keys (the class names it in `omitted_defaults`).
+        A setting that a class got after its first runs were stored is omitted where it has its default, so that these
+        runs keep their keys (the class names it in `omitted_defaults`).
         """
         newer = {name: settings_of(self.cls)[name].default for name in getattr(self.cls, "omitted_defaults", ())}
         settings = {k: v for k, v in self.settings if k not in newer or v != newer[k]}
@@ -135,9 +139,10 @@ class Choice:
 def choose(make: type, **settings: Any) -> Choice:
     """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.
 
-    An encoding also has the settings of its layer (`LayerSettings`): `choose(RoPE, window=512, temperature=choose(SSMax))`.
-    Names, types and values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
-    `ValueError` for invalid values and may add settings (a corpus adds its hash).
+    An encoding also has the settings of its layer (`LayerSettings`): `choose(RoPE, window=512,
+    temperature=choose(SSMax))`. Names, types and values are checked immediately. A class may have a classmethod
+    `check(settings) -> settings` that raises `ValueError` for invalid values and may add settings (a corpus adds its
+    hash).
     """
     kind = getattr(make, "kind", None)
     if not isinstance(make, type) or kind is None:
@@ -202,9 +207,9 @@ def _require_settings(make: type, names: Iterable[str]) -> None:
 def alternate(*choices: Choice) -> Choice:
     """Return a pattern over layers: the first layer has the first choice, and so on, repeated for all layers.
 
-    For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`, which is
-    `rope*3+nope` on the command line, or `rope(window=512)*3+nope` if the other layers have a window. Another base for every
-    sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
+    For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`,
+    which is `rope*3+nope` on the command line, or `rope(window=512)*3+nope` if the other layers have a window. Another
+    base for every sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
     """
     if not choices:
         raise ConfigError("alternate() needs at least one choice; give one for each layer of the pattern")
@@ -241,8 +246,8 @@ def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
 class Registry:
     """The list of all classes of one kind: encodings, tasks or position schemes.
 
-    Other packages add classes through the entry-point group `lengthwise.<plural>`, and plug-ins through `add` (see `plugins.py`).
-    Names ignore case.
+    Other packages add classes through the entry-point group `lengthwise.<plural>`, and plug-ins through `add` (see
+    `plugins.py`). Names ignore case.
     """
 
     by_kind: ClassVar[dict[str, "Registry"]] = {}
@@ -302,7 +307,9 @@ class Registry:
         self._classes[make.__name__] = make
 
     def require_unique_name(self, make: type) -> None:
-        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
+        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them
+        apart.
+        """
         builtin = {folded(name): listed for name, listed in self._builtin.items()}
         namesake = builtin.get(folded(make.__name__), make)
         if namesake is not make and make not in self._classes.values():

@@ -1,4 +1,6 @@
-"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by name."""
+"""The settings of a class, and the arguments that a model fills in: the arguments of its constructor, all passed by
+name.
+"""
 
 import inspect
 from collections.abc import Mapping
@@ -39,7 +41,9 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
-    """Return the settings that appear in a label: those that differ from their defaults, and the class's `always_shown`."""
+    """Return the settings that appear in a label: those that differ from their defaults, and the class's
+    `always_shown`.
+    """
     always = getattr(make, "always_shown", ())
     defaults = {name: p.default for name, p in settings_of(make).items()}
     complete = {name: settings.get(name, default) for name, default in defaults.items() if name in {*settings, *always}}

@@ -15,7 +15,8 @@ class LayerSettings:
     """The settings that every encoding has in a layer, in addition to those of its class.
 
     `window`: a query attends only to the last `window` keys, its own among them. None: to all keys before it.
-    `temperature`: the choice of a temperature, such as SSMax, which multiplies the logits of each query. None: no factor.
+    `temperature`: the choice of a temperature, such as SSMax, which multiplies the logits of each query. None: no
+    factor.
     `sinks`: whether each head learns a number in the denominator of the softmax.
     """
 
@@ -54,8 +55,8 @@ LAYER_TYPES: dict[str, tuple[Any, Any]] = {
 def layer_settings_of(make: type) -> dict[str, str]:
     """Return the fields of `LayerSettings` that an encoding has, by the names of their settings.
 
-    The names are those of the fields. If the class has a setting of its own with that name, its layer's is `layer_NAME`:
-    `choose(ReRoPE, window=64, layer_window=512)`.
+    The names are those of the fields. If the class has a setting of its own with that name, its layer's is
+    `layer_NAME`: `choose(ReRoPE, window=64, layer_window=512)`.
     """
     class_settings, is_encoding = settings_of(make), getattr(make, "kind", None) == "encoding"
     return {f"layer_{field}" if field in class_settings else field: field for field in LAYER_TYPES if is_encoding}
@@ -101,7 +102,9 @@ def with_colon(text: str) -> str:
 
 
 def require_closed_parentheses(text: str) -> None:
-    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not opened."""
+    """Raise `ConfigError` unless every parenthesis of an encoding's text is closed, and none is closed that was not
+    opened.
+    """
     if depth := _unclosed(text):
         problem = "is not closed" if depth > 0 else "is closed that was not opened"
         raise ConfigError(

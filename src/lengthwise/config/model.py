@@ -30,15 +30,18 @@ class ModelConfig(Config):
     dropout: float = 0.0
     tie_embeddings: bool = False
     t5_scaling: bool = False
-    """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches are not scaled
-    by depth; tied embeddings are initialized from N(0, 1), and the output is divided by sqrt(d_model)."""
+    """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches
+    are not scaled by depth; tied embeddings are initialized from N(0, 1), and the output is divided by
+    sqrt(d_model)."""
     qk_norm: bool = False
-    """Queries and keys are normalized by an RMSNorm over head_dim, with one weight vector for all heads of a layer, before the
-    position encoding. A run may add it to the trained weights of a run without it."""
+    """Queries and keys are normalized by an RMSNorm over head_dim, with one weight vector for all heads of a layer,
+    before the position encoding. A run may add it to the trained weights of a run without it."""
     share_encoding: bool | None = None
     """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
     mixer: str | None = None
-    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default: attention]"""
+    """What mixes the tokens in place of attention: mamba, lstm, linear_transformer, retnet, rwkv4 or hyena. [default:
+    attention]
+    """
     state_size: int | None = None
     """Numbers in the state of each channel of Mamba. [default: 16]"""
 

@@ -55,8 +55,8 @@ def agrees(case: EncodingCase, backend: str) -> str:
 def _equals_reference(case: EncodingCase, backend: str) -> None:
     """Compare outputs with the reference backend, and gradients too if they are enabled.
 
-    If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to be
-    within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
+    If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to
+    be within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
     """
     bidirectional = case.modifiers().bidirectional
     for scenario in SCENARIOS:
@@ -67,8 +67,8 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
             if (error := chord_error(case.build(num_heads=scenario.heads))) > 0:
                 with torch.no_grad():
                     exact = _output_and_gradients(case, "reference", scenario, causal=causal)
-                # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and an
-                # output by at most that fraction of the largest value, which is less than 10 here.
+                # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and
+                # an output by at most that fraction of the largest value, which is less than 10 here.
                 _compare(f"{where}, the exact function", {"output": actual["output"]}, exact, 1e-10 + 2 * error * 10)
     _compare("2-layer model", _model_gradients(case, backend), _expected(case, None, True), 1e-9)
 
@@ -90,7 +90,9 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
 
 
 def _approximate(*encodings: Any) -> None:
-    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other backends."""
+    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other
+    backends.
+    """
 
     def without_exact(original: Callable[[Span], AttentionModifiers], span: Span) -> AttentionModifiers:
         exact = original(span)

@@ -142,8 +142,8 @@ def differentiable_backends() -> list[str]:
 def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
     """Return the backend's reason why it does not support this encoding, or None.
 
-    Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls back
-    silently.
+    Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls
+    back silently.
     """
     modifiers = case.modifiers()
     reason = attention.unsupported_reason(backend, modifiers, Span.of(2))

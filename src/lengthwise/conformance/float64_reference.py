@@ -40,12 +40,13 @@ def output(
     x: Tensor,
     documents: Tensor | None = None,
 ) -> Float[Tensor, "b h i d"]:
-    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own span.
+    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own
+    span.
 
-    `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the layer's
-    input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends on the
-    tokens between query and key, so it is evaluated once for the whole sequence. So are transforms of whole rows of
-    logits.
+    `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the
+    layer's input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. What depends on content also depends
+    on the tokens between query and key, so it is evaluated once for the whole sequence. So are transforms of whole rows
+    of logits.
     """
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
@@ -168,7 +169,9 @@ def _term_gain(modifiers: AttentionModifiers, head: int) -> float:
 
 
 def turn(x: Numbers, rotation: Rotation, head: int, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
-    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the gain."""
+    """Return one vector of a head rotated by its angle of [1, 1|heads, 1, pairs] in radians, and multiplied by the
+    gain.
+    """
     if angle is None:
         return x
     entry = 0, head if angle.shape[1] > 1 else 0, 0

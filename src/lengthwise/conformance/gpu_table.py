@@ -22,8 +22,8 @@ from lengthwise.values import ConfigError
 def main(device: str, json: bool = False, progress: Progress = no_progress) -> int:
     """Compare the kernels for every form of `FORMS`, and print a table or one JSON object.
 
-    If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the exit code:
-    1 if any of them fails, and 0 otherwise.
+    If all of them pass, `backend="auto"` uses the kernels on GPUs of this kind from the next process on. Return the
+    exit code: 1 if any of them fails, and 0 otherwise.
     """
     from rich.console import Console
 

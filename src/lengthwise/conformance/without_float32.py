@@ -1,7 +1,7 @@
 """Whether an encoding that is in float64 computes in float64.
 
-It is computed twice: as it is, and with float64 wherever it asks for float32. If it computes nothing in float32, both results
-are the same.
+It is computed twice: as it is, and with float64 wherever it asks for float32. If it computes nothing in float32, both
+results are the same.
 """
 
 from collections.abc import Callable, Iterator

@@ -44,8 +44,8 @@ class Split:
 class Manifest:
     """A prepared corpus. It contains no path and no date, so that the same preparation writes the same bytes.
 
-    `target_size`: tokens are below this number. `files`: the SHA-256 of the tokenizer's files. `left_out`: how many documents of
-    the source are not in the corpus, by reason.
+    `target_size`: tokens are below this number. `files`: the SHA-256 of the tokenizer's files. `left_out`: how many
+    documents of the source are not in the corpus, by reason.
     """
 
     tokenizer: str

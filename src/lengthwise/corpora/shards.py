@@ -65,8 +65,8 @@ def shard_key(keys: Sequence[str], shard: ShardPlan) -> str:
 class TokenReader:
     """Reads windows of the tokens of one split, which are numbered from its first document to its last.
 
-    Shards are mapped into memory, and only the pages of a window are read. Pages are released regularly, so that the process does
-    not grow with the corpus.
+    Shards are mapped into memory, and only the pages of a window are read. Pages are released regularly, so that the
+    process does not grow with the corpus.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, split: str):

@@ -37,7 +37,9 @@ class Records:
         return len(self.starts)
 
     def row(self, number: int) -> dict[str, Any]:
-        """Return a row. Raise `ConfigError` if the file has changed since it was indexed so that the row cannot be read."""
+        """Return a row. Raise `ConfigError` if the file has changed since it was indexed so that the row cannot be
+        read.
+        """
         start, stop = int(self.starts[number]), int(self.stops[number])
         with _opened(self.path, self.content) as file:
             file.seek(start)

@@ -29,32 +29,35 @@ class FIRE(PositionEncoding):
     """b(h, i, j) = f(x)_h nats, with x = ψ(i - j) / (ψ(max(L, i)) + eps) and ψ(d) = ln(|c| d + 1).
 
     f is an MLP from one number to one number for each head. It has `hidden_layers` layers of `width` units, with an
-    activation after each, and a linear output layer. c and L are learned, L as |multiplier| · `L`. Positions count from 0. A key
-    whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
+    activation after each, and a linear output layer. c and L are learned, L as |multiplier| · `L`. Positions count from
+    0. A key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
 
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0 at position 0 is 0).
-    `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last layer.
+    `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last
+    layer.
 
     With one module for all layers (`share_encoding`), this is FIRE-S.
 
-    Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its linear
-    segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is exact too, while
-    all positions are below |multiplier| · `L`. Beyond, and in graphs of `torch.compile`, f is approximated by 4,095 line
-    segments. Their error in b is at most 7.5e-9 max|f''|. The error in the gradients of c and the multiplier comes from the slope
-    of a segment, which differs from f' by at most 1.23e-4 max|f''|. `backend="reference"` evaluates the MLP on every pair and
-    has neither error.
+    Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its
+    linear segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is
+    exact too, while all positions are below |multiplier| · `L`. Beyond, and in graphs of `torch.compile`, f is
+    approximated by 4,095 line segments. Their error in b is at most 7.5e-9 max|f''|. The error in the gradients of c
+    and the multiplier comes from the slope of a segment, which differs from f' by at most 1.23e-4 max|f''|.
+    `backend="reference"` evaluates the MLP on every pair and has neither error.
 
-    Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values outside
-    the interval of training.
+    Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values
+    outside the interval of training.
 
-    Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
+    Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4,
+    21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
-    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the listing.
+    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the
+    listing.
 
-    Choosing `L`, in tokens: take several times the training length, and at least the default. While all positions are below L,
-    the bias depends only on the distance. In models of two layers trained on 18 to 256 tokens, L = 512 and L = 1,024 had the
-    best mean scores at twice the training length and beyond, on text and on copying. The other tested values were 1/16, 1/4, 1
-    and (unless that is 512) 2 times the training length (studies/fire/threshold.py).
+    Choosing `L`, in tokens: take several times the training length, and at least the default. While all positions are
+    below L, the bias depends only on the distance. In models of two layers trained on 18 to 256 tokens, L = 512 and L =
+    1,024 had the best mean scores at twice the training length and beyond, on text and on copying. The other tested
+    values were 1/16, 1/4, 1 and (unless that is 512) 2 times the training length (studies/fire/threshold.py).
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
     tensor(0.0461, dtype=torch.float64, grad_fn=<DivBackward0>)
@@ -164,8 +167,8 @@ class FIRE(PositionEncoding):
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.
 
-        If so, the denominator is the same for all queries, and the bias depends only on the distance. It is False in a graph
-        of `torch.compile`, which cannot read the multiplier.
+        If so, the denominator is the same for all queries, and the bias depends only on the distance. It is False in a
+        graph of `torch.compile`, which cannot read the multiplier.
         """
         if self.L_multiplier is None or self.L_multiplier.is_meta or torch.compiler.is_compiling():
             return False
@@ -175,8 +178,8 @@ class FIRE(PositionEncoding):
 class _Tables(torch.autograd.Function):
     """Compute the two factors of x: the distance feature ψ(distance) / ψ(`L`) and the query scale ψ(`L`) / denominator.
 
-    Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would nearly
-    cancel, and their rounding errors would remain.
+    Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would
+    nearly cancel, and their rounding errors would remain.
 
     The backward pass is written by hand, as in piecewise.py: for short sequences most of the time was spent in autograd
     itself. It is a differentiable function of c and the multiplier, so that second derivatives exist.

@@ -1,8 +1,9 @@
 """Convert an MLP of one scalar to linear segments: exactly for ReLU, on a fine grid for smooth activations.
 
-A ReLU MLP of one scalar x is piecewise linear in x, and all outputs share its kinks ("knots"). So FIRE does not evaluate its MLP
-for every pair of positions: a few dozen slopes and intercepts give exactly the same values, and gradients reach the MLP through
-them. Knots need no gradient: the function is continuous, so its values do not depend on them.
+A ReLU MLP of one scalar x is piecewise linear in x, and all outputs share its kinks ("knots"). So FIRE does not
+evaluate its MLP for every pair of positions: a few dozen slopes and intercepts give exactly the same values, and
+gradients reach the MLP through them. Knots need no gradient: the function is continuous, so its values do not depend on
+them.
 """
 
 import math
@@ -26,13 +27,16 @@ Segments = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1
 
 
 def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
-    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to rounding.
+    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to
+    rounding.
 
-    It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These zeros are
-    the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as well.
+    It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These
+    zeros are the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as
+    well.
 
-    In a graph of `torch.compile` the number of segments is the maximum for such layers, or `MAX_COMPILED_SEGMENTS` if that is
-    less. Unused segments lie behind knots at infinity. If there are more segments, the graph raises `ConfigError` when it runs.
+    In a graph of `torch.compile` the number of segments is the maximum for such layers, or `MAX_COMPILED_SEGMENTS` if
+    that is less. Unused segments lie behind knots at infinity. If there are more segments, the graph raises
+    `ConfigError` when it runs.
     """
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     if not torch.compiler.is_compiling():
@@ -43,7 +47,9 @@ def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
 
 
 class _ReluSegments(torch.autograd.Function):
-    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside autograd."""
+    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside
+    autograd.
+    """
 
     @staticmethod
     def forward(ctx: Any, final: bool, *parameters: Tensor) -> Segments:
@@ -215,8 +221,8 @@ def grid_segments(function: Callable[[Tensor], Tensor], like: Tensor) -> Segment
     """Return (slope, intercept, knots) of chords between `GRID` equally spaced values of a smooth function f on [0, 1].
 
     The error of f is at most max|f''| / (8 · 4095^2) = 7.5e-9 max|f''|. That of a slope is at most
-    max|f''| / (2 · 4095) < 1.23e-4 max|f''|; it affects gradients with respect to x, such as those of FIRE's c and L, which use
-    the slope of the chord instead of f'.
+    max|f''| / (2 · 4095) < 1.23e-4 max|f''|; it affects gradients with respect to x, such as those of FIRE's c and L,
+    which use the slope of the chord instead of f'.
     """
     x = torch.linspace(0.0, 1.0, GRID, dtype=table_dtype(like.device), device=like.device)
     value = function(x[:, None])

@@ -27,7 +27,8 @@ PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
     """Return the task as one whose answers can be decoded token by token.
 
-    Raises `ConfigError` if the task has no answers, or if the position scheme cannot assign positions to generated tokens.
+    Raises `ConfigError` if the task has no answers, or if the position scheme cannot assign positions to generated
+    tokens.
     """
     if not isinstance(task, AnswerTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
@@ -48,13 +49,15 @@ def greedy_decode(
     before_token: Callable[[], None] | None = None,
     scheme: PositionScheme = CONSECUTIVE,
 ) -> tuple[list[list[str]], Tensor]:
-    """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before its end [b].
+    """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before
+    its end [b].
 
-    An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
-    shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
+    An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded
+    together: shorter ones are padded on the left with tokens of another document, so each answer is the same as alone,
+    up to rounding.
     `scheme`: the position scheme of this task, which assigns positions to the prompt and to every generated token.
-    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too many logits
-    for one pass and no encoding depends on the current length.
+    `before_token` is called after each forward pass, and may raise. The prompts are processed in parts if they have too
+    many logits for one pass and no encoding depends on the current length.
     """
     prompts, documents = left_padded(batch)
     nan_steps: list[Tensor] = []
@@ -86,7 +89,9 @@ def greedy_decode(
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
-    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without padding)."""
+    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without
+    padding).
+    """
     sizes = batch.scored.int().argmax(1) + 1
     longest = int(sizes.max())
     if bool((sizes == longest).all()):
@@ -99,8 +104,9 @@ def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | 
 def answer_details(task: Task, generated: list[list[str]], examples: Batch, graded: GradedAnswers) -> dict[str, Any]:
     """Return the details that are stored with a score of generated answers.
 
-    "means" of the task's further numbers and their "order" (a store does not keep the order of keys); the number of "unreadable"
-    answers and some of them ("kept"); and, if there are any, some answers with unreadable steps ("broken").
+    "means" of the task's further numbers and their "order" (a store does not keep the order of keys); the number of
+    "unreadable" answers and some of them ("kept"); and, if there are any, some answers with unreadable steps
+    ("broken").
     """
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
 

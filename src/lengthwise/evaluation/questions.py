@@ -20,7 +20,9 @@ Shift = Mapping[str, Any]
 def evaluation_question(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
+    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not
+    repeated.
+    """
     has_prefixes = issubclass(task if isinstance(task, type) else type(task), PrefixTask)
     options = ScoresOptions(
         length=length,
@@ -34,9 +36,11 @@ def evaluation_question(
 
 
 def questions(task: Choice, config: EvaluationConfig) -> list[dict[str, Any]]:
-    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift.
+    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every
+    shift.
 
-    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another text.
+    `task`: that of the run. A shift is stored as all settings that it changes, for example with the hash of another
+    text.
     """
     trained = dict(task.settings)
     shifts: list[Shift] = [{}]

@@ -25,7 +25,8 @@ SCORES = {
 
 
 def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -> Tensor:
-    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number for each of what it scores.
+    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number for each of what it
+    scores.
 
     `targets`: the shape of the batch's targets.
     """
@@ -52,7 +53,9 @@ def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, tas
 
 
 def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
-    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than rounding."""
+    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than
+    rounding.
+    """
     low, high = task.metric.limits or (-math.inf, math.inf)
     if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
         raise EvaluationError(
@@ -66,7 +69,8 @@ def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
 def scores_of_examples(task: Task, values: Tensor, length: int) -> tuple[Tensor, dict[str, float]]:
     """Return finite scores within the limits of the metric, and further scores by name.
 
-    `values`: scores of examples, [b], or the counts of a `PooledTask`, [b, k]. Its scores are only within the limits on average.
+    `values`: scores of examples, [b], or the counts of a `PooledTask`, [b, k]. Its scores are only within the limits on
+    average.
     """
     if not isinstance(task, PooledTask):
         return within_limits(values, task, length), {}

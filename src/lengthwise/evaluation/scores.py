@@ -41,10 +41,11 @@ GROUPS = 40  # groups of examples whose means are stored with each score of a ta
 class Division:
     """How the examples are divided into forward passes, and among processes. It changes scores by rounding only.
 
-    `batch_tokens`: token slots per forward pass. An example with more token slots is processed in parts of half this size (at least
-    1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on the current length.
-    `ranks`: the place of this process among those that share the forward passes; all of them call `evaluate` with the same
-    arguments, and get the same scores. Only rank 0 uses `on_progress` and `should_stop`.
+    `batch_tokens`: token slots per forward pass. An example with more token slots is processed in parts of half this
+    size (at least 1,024) with the key-value cache, if the task has `token_scores` and no encoding depends on the
+    current length.
+    `ranks`: the place of this process among those that share the forward passes; all of them call `evaluate` with the
+    same arguments, and get the same scores. Only rank 0 uses `on_progress` and `should_stop`.
     """
 
     batch_tokens: int = 16_384
@@ -71,10 +72,11 @@ class Score:
     out_of_distribution: bool  # longer than all training examples
     seconds: float
     question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
-    # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
-    # of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further scores by name, and their
-    # "order". For tasks with prefixes also "groups": means of groups of examples. For tasks with `token_scores` also
-    # "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these positions.
+    # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers
+    # also those of `decoding.answer_details`. For tasks with `further_scores` and pooled tasks also "means", further
+    # scores by name, and their "order". For tasks with prefixes also "groups": means of groups of examples. For tasks
+    # with `token_scores` also "by_position": {"first", "last", "mean", "n"}, the mean score of n targets at these
+    # positions.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,19 +98,19 @@ def evaluate(
     The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
     `train_length`: the longest length in training; longer ones are marked as out of distribution.
-    `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a length
-    depend only on the config's seed and that length.
+    `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a
+    length depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
     `division`: the size of forward passes, and the processes that share them.
-    `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
-    grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
-    faster.
+    `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let
+    the task grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the
+    same result much faster.
 
     For a task with prefixes, one forward pass of `config.prompt` scores all lengths.
 
-    Raises `ConfigError` before any forward pass for a length that the task, the position scheme or the encoding does not support;
-    `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is called before every forward
-    pass.
+    Raises `ConfigError` before any forward pass for a length that the task, the position scheme or the encoding does
+    not support; `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is
+    called before every forward pass.
     """
     scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
@@ -299,8 +301,8 @@ class _Work:
             raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
-        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n]; the counts
-        of a pooled task, [b, k]."""
+        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n];
+        the counts of a pooled task, [b, k]."""
         task, scores = self.task, []
         self.by_position, self.further = PositionMeans(), {}
         method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
@@ -333,7 +335,9 @@ class _Work:
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long examples."""
+        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long
+        examples.
+        """
         slots = batch.inputs.shape[1]
         if slots <= max(self.batch_tokens, MIN_PART) or not self.can_split:
             yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch
@@ -351,7 +355,8 @@ class _Work:
     def details(self) -> dict[str, Any]:
         """Return `Score.details` of the last examples.
 
-        These are mean scores by position if there is more than one range of positions, and the means of the task's further scores.
+        These are mean scores by position if there is more than one range of positions, and the means of the task's
+        further scores.
         """
         rows = self.by_position.rows()
         means = {name: float(torch.cat(batches).double().mean()) for name, batches in self.further.items()}

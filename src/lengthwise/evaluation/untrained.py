@@ -40,8 +40,8 @@ def baseline_scores(
 ) -> dict[str, Curve]:
     """Return for each baseline, in the task's order, its mean score on these examples at each of `lengths`.
 
-    `before` is called before every call of a baseline, and may raise. Scores are cached in the process, because all runs of a
-    study use the same examples.
+    `before` is called before every call of a baseline, and may raise. Scores are cached in the process, because all
+    runs of a study use the same examples.
     """
     curves = {}
     low, high = task.metric.limits or (-math.inf, math.inf)

@@ -28,13 +28,13 @@ OF_LENGTH = ("length", "length_kind")
 
 
 def answer_columns(store: "Store", study: str, name: str) -> Columns:
-    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and then
-    by length.
+    """Return one row for each row of the answers of a measurement about the study's runs, in the order of the runs and
+    then by length.
 
-    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question besides
-    its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer". Scores, and what is
-    stored with them, are those that the study asks for. Raises `ConfigError` if there is no answer, and `StoreError` for an
-    unknown study.
+    `settings`, `task_settings`, `question`: the settings of the encoding and of the task, and those of the question
+    besides its length, as JSON. `length_kind`: whether the length is "shorter" than training, "trained" or "longer".
+    Scores, and what is stored with them, are those that the study asks for. Raises `ConfigError` if there is no answer,
+    and `StoreError` for an unknown study.
     """
     with store.snapshot() as now:
         runs = now.runs(study)
@@ -88,7 +88,9 @@ def _cell(cell: Any) -> Any:
 
 
 def no_results(what: str, study: str, store: "Store", command: str = SHOW) -> ConfigError:
-    """Return the error for a study that has nothing to export. `command`: of the measurement, see `Measurement.command`."""
+    """Return the error for a study that has nothing to export. `command`: of the measurement, see
+    `Measurement.command`.
+    """
     first = "run the study first" if command == SHOW else f"run `{command}` first"
     return ConfigError(
         f"study {study!r} has no {what} yet, so there is nothing to export; {first}, and "

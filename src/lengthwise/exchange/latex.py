@@ -1,6 +1,8 @@
-r"""LaTeX: for each task a table with a row per encoding and a column per length, for documents with `\usepackage{booktabs}`.
+r"""LaTeX: for each task a table with a row per encoding and a column per length, for documents with
+`\usepackage{booktabs}`.
 
-Texts may come from somebody else's database, so each one is escaped: nothing in them is a command, a comment or an option.
+Texts may come from somebody else's database, so each one is escaped: nothing in them is a command, a comment or an
+option.
 """
 
 import math
@@ -100,7 +102,9 @@ def _table(task: TaskFindings, lengths: Sequence[int], label: str) -> str:
 
 
 def _label(text: str) -> str:
-    """Return the name of a row in braces, because a bracket or a star at its beginning would be an option of the row before."""
+    """Return the name of a row in braces, because a bracket or a star at its beginning would be an option of the row
+    before.
+    """
     return f"{{{escaped(text)}}}"
 
 

@@ -1,4 +1,6 @@
-"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a checkpoint."""
+"""Train a model further on windows of a text, with transformers' Trainer; an interrupted training continues from a
+checkpoint.
+"""
 
 import json
 import math
@@ -96,8 +98,8 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
 def tune(model: Any, name: str, windows: Windows, tuning: Tuning, work: Path, bfloat16: bool, show: Show) -> Tuned:
     """Train a model in place, and return it. It has float32 weights; `bfloat16` computes in mixed precision.
 
-    `work`: the folder of the checkpoints. The newest complete one is continued. LoRA is merged into the weights at the end.
-    Raises `ConfigError` if memory runs out, and if the loss is not finite.
+    `work`: the folder of the checkpoints. The newest complete one is continued. LoRA is merged into the weights at the
+    end. Raises `ConfigError` if memory runs out, and if the loss is not finite.
     """
     torch.manual_seed(windows.seed)
     with silent(stderr=False):

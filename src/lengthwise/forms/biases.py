@@ -49,7 +49,8 @@ class ToeplitzBias(Term):
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
         if self.distances is not None:
-            # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all distances.
+            # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all
+            # distances.
             return super().pair(q, k, span, scale, dtype)
         read, column_of = reader(self.table.to(dtype)), column_of_pair(span, self.first, self.table.shape[1])
         return lambda b, h, i, j: read(h, column_of(b, h, i, j))
@@ -125,9 +126,9 @@ class DistanceRates(Term):
 class CumulativeBias(Term):
     """`+ prefix_sum[b|1, h|1, index of i] - prefix_sum[b|1, h|1, j]`, for FoX.
 
-    The bias is what a running sum over the keys gained between a key and its query. The queries are the last tokens; `index
-    of i` is the index of query i among the keys. Backends subtract before they round, because the sums can be large while
-    their differences are small.
+    The bias is what a running sum over the keys gained between a key and its query. The queries are the last tokens;
+    `index of i` is the index of query i among the keys. Backends subtract before they round, because the sums can be
+    large while their differences are small.
     """
 
     prefix_sum: Float[Tensor, "#b #h j"]
@@ -144,7 +145,9 @@ class CumulativeBias(Term):
         return number(self.prefix_sum, b, h, i) - number(self.prefix_sum, b, h, j)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the bias as a function of one pair. Each sum is split into a high and a low part, for accurate differences."""
+        """Return the bias as a function of one pair. Each sum is split into a high and a low part, for accurate
+        differences.
+        """
         high = self.prefix_sum.detach().to(dtype)
         read_high, read_low = reader(high), reader((self.prefix_sum - high).to(dtype))
         index_of = key_index(span.q.shape[1], span.k.shape[1], high.device)

@@ -81,8 +81,8 @@ class RelativeKeyBias(VectorBias):
 class ContentBias(VectorBias):
     """`+ <content_i, table[h, distance - first]>`, for the banded bias.
 
-    `content` holds features of each query that the encoding computed from the layer's input. Distances past either end take
-    the nearest column.
+    `content` holds features of each query that the encoding computed from the layer's input. Distances past either end
+    take the nearest column.
     """
 
     content: Float[Tensor, "b h i r"]
@@ -145,7 +145,8 @@ def _products(
     x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], index: Int[Tensor, "#b i j"]
 ) -> Float[Tensor, "b h i j"]:
     """Return <x_i, table[h, index]>."""
-    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not branch on it.
+    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not
+    # branch on it.
     if not torch.compiler.is_compiling() and index.shape[-1] * x.shape[-1] <= table.shape[1]:
         vectors = table[:, index].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
         return torch.einsum("bhid,bhijd->bhij", x, vectors)

@@ -19,9 +19,9 @@ from lengthwise.span import Span
 class PiecewiseLinearBias(Term):
     """`+ slope[h, s] · x + intercept[h, s]`, with the coordinate x = distance_feature[i−j] · query_scale[i], for FIRE.
 
-    The bias is piecewise linear in x. The knots separate its segments, ascend, and are shared by all heads; s is the number of
-    knots that are <= x. `distance_feature` has one entry per distance, `query_scale` one per query. A distance past either end of
-    `distance_feature` takes the nearest entry.
+    The bias is piecewise linear in x. The knots separate its segments, ascend, and are shared by all heads; s is the
+    number of knots that are <= x. `distance_feature` has one entry per distance, `query_scale` one per query. A
+    distance past either end of `distance_feature` takes the nearest entry.
 
     `exact`: the function of x that the segments approximate, x [..., 1] -> [..., h]; None if the segments are exact. It
     defines the result, so the reference evaluates it for every pair. Other backends use the segments. The encoding that

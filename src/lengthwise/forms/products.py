@@ -37,8 +37,8 @@ class Product(Form, ABC):
 class ProductBlocks(ABC):
     """The products of blocks of queries and their keys, with memory in proportion to the number of keys.
 
-    Keys are divided into blocks. What does not depend on queries is computed once for each block, and a block of queries walks
-    back over the blocks of its keys. The queries are the last tokens.
+    Keys are divided into blocks. What does not depend on queries is computed once for each block, and a block of
+    queries walks back over the blocks of its keys. The queries are the last tokens.
     """
 
     def __init__(self, documents: Tensor | None, queries: int, keys: int):
@@ -62,10 +62,12 @@ class ProductBlocks(ABC):
 
 @dataclass(frozen=True)
 class PiecewiseRotation(Product):
-    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as Self-Extend.
+    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as
+    Self-Extend.
 
-    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1, i] and keys
-    [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own rotation gives alone.
+    `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1,
+    i] and keys [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own
+    rotation gives alone.
     """
 
     rotations: tuple[Rotation, ...]

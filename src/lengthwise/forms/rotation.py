@@ -40,10 +40,11 @@ class TokenRotation(Form, ABC):
         """Return the rotated keys."""
 
     def key_heads(self, *tensors: Float[Tensor, "b g j d"]) -> tuple[Float[Tensor, "b h j d"], ...]:
-        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of keys.
+        """Return keys or values, repeated if there are more groups of heads that rotate keys differently than heads of
+        keys.
 
-        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated by its
-        own.
+        With grouped-query attention, query heads with different rotations share a key, which each of them sees rotated
+        by its own.
         """
         heads, groups = tensors[0].shape[1], self.key_groups
         return tensors if groups <= heads else tuple(x.repeat_interleave(groups // heads, 1) for x in tensors)
@@ -74,12 +75,12 @@ def rotated_product(
 class Rotation(TokenRotation):
     """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
 
-    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the number of
-    heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the angle. `layout`:
-    "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+    Angles are in radians, [b|1, groups, i|j, pairs]; None leaves q or k unrotated. The number of groups divides the
+    number of heads, and consecutive heads form a group with the same angles. A gain is a number or broadcasts to the
+    angle. `layout`: "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
 
-    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims, and the
-    rotated vectors have twice as many dims. They begin with the first number of each pair.
+    `polar`: every dim x of q and k is first replaced by the pair (softplus(x), 0), so there are as many pairs as dims,
+    and the rotated vectors have twice as many dims. They begin with the first number of each pair.
     """
 
     angle_q: Float[Tensor, "#b hq i pairs_q"] | None = None
@@ -89,8 +90,8 @@ class Rotation(TokenRotation):
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
     polar: bool = False
-    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this rotation. (A
-    # `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
+    # What `cos_sin` and `_factors` return for each side and dtype, computed once for all layers that share this
+    # rotation. (A `cached_property` has a lock in Python 3.11, and torch.compile does not go through locks.)
     _cos_sin_cache: dict[tuple[str, torch.dtype], Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -161,7 +162,9 @@ class Rotation(TokenRotation):
         return self._factor_cache[key]
 
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
-        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and sines."""
+        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and
+        sines.
+        """
         tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")

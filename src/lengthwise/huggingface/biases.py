@@ -49,7 +49,9 @@ def compare_biases(folder: ModelFolder, groups: list[LayerGroup]) -> Iterator[Co
 
 
 def _biases(folder: ModelFolder, name: str, length: int, dtype: torch.dtype) -> Tensor:
-    """Return the biases that the model builds for a sequence of this length, with the arguments of its own forward pass."""
+    """Return the biases that the model builds for a sequence of this length, with the arguments of its own forward
+    pass.
+    """
     decoder = folder.model.get_decoder()
     builder = getattr(decoder, name)
 

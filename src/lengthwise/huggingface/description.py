@@ -28,10 +28,12 @@ TABLES = ("wpe", "embed_positions", "position_embeddings")
 class LayerGroup:
     """Layers that treat positions alike. `kind`: the entry of `layer_types`, "" if there is none.
 
-    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim), or limits
-    them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in the attention module,
-    without that of the encoding. `head_dim`: the number of dimensions that `encoding` rotates, or of which it rotates a part.
-    `unknown`: why the observed rotation is another one than that of the settings, which `encoding` describes; "" if it is the same.
+    `encoding`: None in layers without attention. `temperature`: what multiplies the logits besides 1 / sqrt(head_dim),
+    or limits them, and the sinks of the softmax, in words; "" if there is none. `softmax_scale`: the factor of q·k in
+    the attention module, without that of the encoding. `head_dim`: the number of dimensions that `encoding` rotates, or
+    of which it rotates a part.
+    `unknown`: why the observed rotation is another one than that of the settings, which `encoding` describes; "" if it
+    is the same.
     """
 
     layers: tuple[int, ...]
@@ -258,7 +260,9 @@ def _temperature(
 
 
 def _by_position(config: Any, encoding: Choice) -> list[str]:
-    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers without RoPE."""
+    """Return the factors of queries that grow with the position: of Ministral 3, and of Llama 4 and Beam in layers
+    without RoPE.
+    """
     if config.model_type == "beam" and encoding.cls is NoPE:
         return ["× (1 + (i + 1) / 2,048)^0.1 at position i"]
     if getattr(config, "attn_temperature_tuning", False) and encoding.cls is NoPE and hasattr(config, "floor_scale"):

@@ -14,7 +14,9 @@ from lengthwise.transformers_versions import cache_of
 
 
 class Features:
-    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a window."""
+    """Added to the class of a cache layer. `features` [b, tokens, r] are those of all tokens so far, also beyond a
+    window.
+    """
 
     features: Tensor | None = None
 

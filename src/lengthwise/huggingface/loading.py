@@ -1,4 +1,6 @@
-"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for them."""
+"""Load transformers models with one of our encodings: the classes that `AutoModelForCausalLM` and `AutoModel` find for
+them.
+"""
 
 from typing import Any
 

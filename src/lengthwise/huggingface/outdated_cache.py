@@ -1,9 +1,9 @@
 """Caches of encodings that depend on the length of the text: dynamic NTK, dynamic YaRN, LongRoPE.
 
-A cache has unrotated keys, which each step rotates by the newest scale. But keys and values of all layers after the first come from
-states that were computed with the scale of their time. When the scale changes, they are outdated, and steps would differ from one
-forward pass. `generate` then computes all tokens again, as that of Phi-3 in transformers does. Other calls are refused, because
-they do not have the earlier tokens.
+A cache has unrotated keys, which each step rotates by the newest scale. But keys and values of all layers after the
+first come from states that were computed with the scale of their time. When the scale changes, they are outdated, and
+steps would differ from one forward pass. `generate` then computes all tokens again, as that of Phi-3 in transformers
+does. Other calls are refused, because they do not have the earlier tokens.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,9 @@ def can_be_outdated(encodings_of_layers: Iterable[PositionEncoding]) -> bool:
 
 
 def require_current_cache(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """A hook before the first attention layer. Raises `ConfigError` if the scale has changed since the cache was computed."""
+    """A hook before the first attention layer. Raises `ConfigError` if the scale has changed since the cache was
+    computed.
+    """
     name, tokens = cache_argument(options), options.get("attention_mask")
     if name is None or not isinstance(tokens, Tokens):
         return

@@ -1,4 +1,6 @@
-"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each layer."""
+"""The encoding that a model of transformers has of its own: the settings that agree with the observed rotation of each
+layer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ TOLERANCE = 1e-3  # of the largest number of a query or key, for rotations in fl
 def own_encoding(model: Any) -> Choice:
     """Return the encoding of a model of transformers: a pattern over its attention layers.
 
-    Which layers rotate, and how, is observed (see `observation`). Raises `ConfigError` if there is no encoding in the model's
-    configuration, if the observed rotation is not that of its settings, and if the model cannot be observed.
+    Which layers rotate, and how, is observed (see `observation`). Raises `ConfigError` if there is no encoding in the
+    model's configuration, if the observed rotation is not that of its settings, and if the model cannot be observed.
     """
     config = model.config.get_text_config()
     if (alibi := alibi_of(config)) is not None:
@@ -83,7 +85,9 @@ class Settings:
         self.choices = cache(self._choices)
 
     def encoding_of(self, index: int, layer: ObservedLayer) -> LayerEncoding:
-        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are none."""
+        """Return the encoding of a layer, whose settings give its observed rotation. Raise `ConfigError` if there are
+        none.
+        """
         if _changes(layer.plain_q) or _changes(layer.plain_k):
             raise UnknownRotation(
                 f"{layer.name} has positions that no rotary embedding computes, which lengthwise does not know"
@@ -184,8 +188,8 @@ def head_dim_of(config: Any) -> int:
 def train_length_of(config: Any) -> int:
     """Return the length at which the model was trained before its positions were scaled.
 
-    With linear scaling and another theta, transformers has no setting for it. Folders of `lengthwise extend` have it outside of
-    rope_parameters, where Phi-3 has it too.
+    With linear scaling and another theta, transformers has no setting for it. Folders of `lengthwise extend` have it
+    outside of rope_parameters, where Phi-3 has it too.
     """
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [entry for entry in parameters.values() if isinstance(entry, Mapping)]

@@ -15,9 +15,9 @@ ROTATIONS = (RotaryEncoding, RoPEMixed, PoPE, RePo, SelectiveRoPE)
 def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int | None = None) -> Choice:
     """Return a choice whose settings that were not written are those of the model's own encoding.
 
-    A rotation takes its base, rotated fraction and layout from the own encoding of the same layer, and all its settings if it is of
-    the same class. A layer without positions stays one. A choice whose settings are all written stays as it is. `model_choice`:
-    None for a model without an encoding of ours. `layers`: how many the model has.
+    A rotation takes its base, rotated fraction and layout from the own encoding of the same layer, and all its settings
+    if it is of the same class. A layer without positions stays one. A choice whose settings are all written stays as it
+    is. `model_choice`: None for a model without an encoding of ours. `layers`: how many the model has.
 
     >>> from lengthwise.config import choose
     >>> from lengthwise.encodings import PI, RoPE
@@ -42,7 +42,9 @@ def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int |
 
 
 def is_complete(choice: Choice) -> bool:
-    """Return whether the encoding of a layer takes nothing from a model: it is no rotation, or all its settings are written."""
+    """Return whether the encoding of a layer takes nothing from a model: it is no rotation, or all its settings are
+    written.
+    """
     return not issubclass(choice.cls, ROTATIONS) or choice.written.issuperset(dict(choice.settings))
 
 
@@ -54,7 +56,9 @@ def missing(choice: Choice) -> list[str]:
 
 
 def require_written(choice: Choice, reason: ConfigError) -> None:
-    """Raise `ConfigError` if settings of a rotation would have to come from a model whose encoding is unknown for some reason."""
+    """Raise `ConfigError` if settings of a rotation would have to come from a model whose encoding is unknown for some
+    reason.
+    """
     for layer in choice.layers:
         if names := missing(layer):
             raise ConfigError(

@@ -1,4 +1,6 @@
-"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
+"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside
+it.
+"""
 
 import os
 from collections.abc import Mapping
@@ -53,7 +55,9 @@ def auto_map_of(**names: str) -> dict[str, str]:
 
 
 def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) -> None:
-    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is missing."""
+    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is
+    missing.
+    """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     names = sorted(name.partition(".")[2] for name in auto_map.values())

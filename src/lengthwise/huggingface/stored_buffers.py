@@ -28,7 +28,8 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 class CheckedWeights:
     """What was found in the stored tensors, and what was compared: numbers of tensors.
 
-    `parameters`: those of the model, whose names and shapes transformers compared with the stored ones; 0 if they are quantized.
+    `parameters`: those of the model, whose names and shapes transformers compared with the stored ones; 0 if they are
+    quantized.
     `frequencies`, `slopes`, `tables`: stored numbers and tables of positions.
     """
 
@@ -53,7 +54,8 @@ class CheckedWeights:
 
 
 def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeights:
-    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was compared.
+    """Return what in the stored tensors contradicts the settings, with a note if they have another dtype, and what was
+    compared.
 
     Raise `ConfigError` if there are only pickles, or nothing.
     """
@@ -80,7 +82,8 @@ def check_weights(folder: ModelFolder, groups: list[LayerGroup]) -> CheckedWeigh
 def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]:
     """Yield where the names and shapes of stored tensors are not those of the model's parameters.
 
-    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real ones.
+    transformers loads tensors without values on the device meta. So it also renames and joins them as it does for real
+    ones.
     """
     state = {
         name: torch.empty(tensor.shape, dtype=getattr(torch, NAMES.get(tensor.dtype, "uint8")), device="meta")

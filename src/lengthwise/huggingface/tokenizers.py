@@ -25,7 +25,9 @@ def tokenizer_of(task: Task) -> Any | None:
 
 
 def _bytes(ours: ByteTokenizer) -> Tokenizer:
-    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable characters."""
+    """Return a tokenizer whose tokens are the 256 bytes of UTF-8 text. Byte-level BPE names them by printable
+    characters.
+    """
     tokenizer = Tokenizer(models.BPE(vocab={_character(byte): byte for byte in range(256)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,7 +36,9 @@ def _bytes(ours: ByteTokenizer) -> Tokenizer:
 
 
 def _character(byte: int) -> str:
-    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on (GPT-2)."""
+    """Return the character for a byte in byte-level BPE: itself if it is printable, otherwise one from U+0100 on
+    (GPT-2).
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     if byte in printable:
         return chr(byte)

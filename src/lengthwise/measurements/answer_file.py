@@ -1,7 +1,9 @@
-"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can continue.
+"""Answers outside of the database: a file of JSON lines, to which rows are appended, so that a measurement can
+continue.
 
-The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`. Each further
-line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is ignored.
+The first line says what was measured: `{"measurement": NAME, "subject": {...}, "question": {...}, "origin": {...}}`.
+Each further line is a row of the answer. A process that is killed leaves at most an incomplete last line, which is
+ignored.
 """
 
 import json
@@ -27,8 +29,9 @@ LONGEST = 60  # characters of a value in a message
 class FileAnswer:
     """The answer of a measurement in a file.
 
-    `subject`: what was measured, such as a model, whose `name` is only for people. `question`: the data of the measurement's
-    options. `origin`: versions, device, commit and date. Subject and question tell answers apart, and the origin does not.
+    `subject`: what was measured, such as a model, whose `name` is only for people. `question`: the data of the
+    measurement's options. `origin`: versions, device, commit and date. Subject and question tell answers apart, and the
+    origin does not.
     """
 
     measurement: Measurement

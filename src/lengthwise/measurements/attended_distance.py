@@ -72,7 +72,9 @@ class AttendedDistance(Probe):
         check_lengths(run, [options.length])
 
     def measure(self, trained: "TrainedRun", options: ExampleOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each layer, head and bin. The queries are the tokens that predict the answer (`Task.answer_mask`)."""
+        """Yield a row for each layer, head and bin. The queries are the tokens that predict the answer
+        (`Task.answer_mask`).
+        """
         import functools
         import operator
 

@@ -32,7 +32,8 @@ class LearnedBiasOptions(Options):
 
 
 class LearnedBias(Probe):
-    """The bias that additive encodings add to the logits, by layer and head, and the heads that are local or anti-local.
+    """The bias that additive encodings add to the logits, by layer and head, and the heads that are local or
+    anti-local.
 
     With w the softmax of the bias b(i, j) over the keys j = 0 ... i, the relative mean distance is r = Σ_j w_j (i −
     j) / (i / 2), and the variation is v = ½ Σ_j |w_j − 1 / (i + 1)|. A head is local if r < 0.95, anti-local if r >

@@ -172,8 +172,8 @@ class Reach(Measurement):
     """How far a causal language model reaches: cross-entropy and retrieval at growing lengths. Measured by
     `lengthwise reach`.
 
-    `text` is the cross-entropy of the same tokens at every length. The retrieval tasks ask for sentences in the text, and
-    `functions` for Boolean functions that the examples of a prompt show.
+    `text` is the cross-entropy of the same tokens at every length. The retrieval tasks ask for sentences in the text,
+    and `functions` for Boolean functions that the examples of a prompt show.
     """
 
     name = "reach"
@@ -346,7 +346,9 @@ class Reach(Measurement):
 
 
 def _share(rows: Sequence[Row]) -> float:
-    """Return the share of correct answers at all depths. They count as one example, because they have the same text and names."""
+    """Return the share of correct answers at all depths. They count as one example, because they have the same text and
+    names.
+    """
     answers = [answer for row in rows for answer in row["answers"]]
     return math.fsum(answers) / len(answers)
 
@@ -354,9 +356,9 @@ def _share(rows: Sequence[Row]) -> float:
 def _effective_lengths(measured: Mapping[tuple[str, str], Mapping[int, Sequence[Row]]]) -> Iterator[Row]:
     """Yield the effective length of each method for each task, and the smaller one of cross-entropy and one needle.
 
-    The losses of the task text are compared with those of the model as it is at the shortest length, or with those of the method
-    itself if that was not measured. A task with fewer depths at a length than at another one was interrupted there, so only
-    shorter lengths count.
+    The losses of the task text are compared with those of the model as it is at the shortest length, or with those of
+    the method itself if that was not measured. A task with fewer depths at a length than at another one was interrupted
+    there, so only shorter lengths count.
     """
     from lengthwise.analysis.estimates import Estimate, interval_of
     from lengthwise.analysis.statistics import EffectiveLength, longest_passing

@@ -138,7 +138,9 @@ def prompt_rows(prompt: "Prompt", values: "Tensor", resamples: "Tensor") -> Iter
 
 
 def interval(values: "Tensor", resamples: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its prompts."""
+    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its
+    prompts.
+    """
     import torch
 
     counts = torch.nn.functional.one_hot(resamples, len(values)).sum(1).double()
@@ -245,7 +247,9 @@ def target_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def answers_prompt(parts: Parts, where: str) -> Prompt:
-    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the answers."""
+    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the
+    answers.
+    """
     before, after = _split_noise(parts.remaining(parts.instruction, parts.answers, parts.target), where)
     examples = (*parts.instruction, *parts.noise(before), *parts.answers, *parts.noise(after), *parts.target)
     return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)

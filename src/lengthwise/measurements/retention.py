@@ -16,7 +16,9 @@ MAX_ROWS = 2**16  # of a batch
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(Config):
-    """How the models are trained further. Each row of a batch is a window of the text, given by the seed and the row's number."""
+    """How the models are trained further. Each row of a batch is a window of the text, given by the seed and the row's
+    number.
+    """
 
     length: int
     """Tokens of a training example."""
@@ -106,8 +108,8 @@ class Retention(Reach):
     """What language models lose when they are extended to longer texts, and what they gain. Measured by
     `lengthwise extend`.
 
-    Cross-entropy and retrieval of the original model and of each extended one, at the training length and beyond. The changes of
-    cross-entropies are paired: the same tokens of the same texts, before and after.
+    Cross-entropy and retrieval of the original model and of each extended one, at the training length and beyond. The
+    changes of cross-entropies are paired: the same tokens of the same texts, before and after.
     """
 
     name = "retention"

@@ -40,8 +40,8 @@ class Scores(OfEvaluation):
     """The score of a run at one length. Measured by `lengthwise run`, and shown by `lengthwise show KEY`.
 
     A run is done when every question of its study has a score. `groups`: the means of groups of examples, which are the
-    same for all seeds. `baselines`: the scores of predictions without a model on the same examples; a model must beat the
-    floors among them to count as having learned the task.
+    same for all seeds. `baselines`: the scores of predictions without a model on the same examples; a model must beat
+    the floors among them to count as having learned the task.
     """
 
     name = SCORES
@@ -95,8 +95,8 @@ class PositionScores(OfEvaluation):
 
 
 class FurtherScores(OfEvaluation):
-    """What else was found in the answers of a model: further scores of the task, the share of generated answers that cannot
-    be read, and some of these.
+    """What else was found in the answers of a model: further scores of the task, the share of generated answers that
+    cannot be read, and some of these.
 
     `name`: of the score, such as the component of a step whose share of correct answers is stored.
     """

@@ -128,8 +128,8 @@ CHART_TRAINING, TABLE_TRAINING = _ratios("training", ABOUT)
 class Speed(Measurement):
     """The time and the memory of every encoding in a GPT-like model, relative to NoPE. Measured by `lengthwise bench`.
 
-    A training step is the forward pass, the backward pass and AdamW. In every round each encoding is measured once, in random
-    order, and its time is divided by that of NoPE in the same round.
+    A training step is the forward pass, the backward pass and AdamW. In every round each encoding is measured once, in
+    random order, and its time is divided by that of NoPE in the same round.
     """
 
     name = "speed"

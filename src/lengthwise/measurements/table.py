@@ -66,7 +66,8 @@ class Table:
         return Table({name: _unpacked(cells) for name, cells in data.items()})
 
     def groups(self, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[tuple[Any, ...], list[int]]:
-        """Return the numbers of the rows that `where` selects, by their cells in the columns `by`, in the order of the rows.
+        """Return the numbers of the rows that `where` selects, by their cells in the columns `by`, in the order of the
+        rows.
 
         A row is selected if it has the values of `where`, or one of several in a tuple. Rows with None in `y` or in a
         column of `by` are left out: these columns do not apply to them.

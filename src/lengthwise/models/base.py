@@ -48,7 +48,8 @@ class Model(nn.Module, ABC):
     def new_cache(self, capacity: int = 0) -> Any:
         """Return an empty cache for `forward(cache=)`, for one text or one batch of texts.
 
-        `capacity`: the expected number of tokens. It saves memory, because a cache without room for more tokens is copied.
+        `capacity`: the expected number of tokens. It saves memory, because a cache without room for more tokens is
+        copied.
         """
 
     def embed_inputs(self, inputs: Tensor) -> Tensor:
@@ -90,12 +91,12 @@ class Model(nn.Module, ABC):
     ) -> Int[Tensor, "b n"]:
         """Return the next tokens [b, n], n <= steps: greedy at temperature 0, otherwise drawn with `generator`.
 
-        Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b, t]
-        marks left padding (see `forward`); generated tokens belong to the document of the last token. `positions(tokens,
-        documents)` returns the position IDs of the tokens so far [b, n], and those of generated tokens as they come; an additional
-        token must not change them. None, or no function: 0, 1, 2, ... in each document. `cached=False` runs the whole prefix at
-        every step. `prefill_chunk_size`: the most prompt tokens in a forward pass with the cache, to need less memory for
-        logits. None: the whole prompt.
+        Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b,
+        t] marks left padding (see `forward`); generated tokens belong to the document of the last token.
+        `positions(tokens, documents)` returns the position IDs of the tokens so far [b, n], and those of generated
+        tokens as they come; an additional token must not change them. None, or no function: 0, 1, 2, ... in each
+        document. `cached=False` runs the whole prefix at every step. `prefill_chunk_size`: the most prompt tokens in a
+        forward pass with the cache, to need less memory for logits. None: the whole prompt.
         """
         if self.training:
             raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")

@@ -1,4 +1,5 @@
-"""FIRE's segments and tables, computed by Triton kernels on a GPU: a few launches instead of dozens of small operations.
+"""FIRE's segments and tables, computed by Triton kernels on a GPU: a few launches instead of dozens of small
+operations.
 
 piecewise.py and fire.py define what is computed; segments.py does the same on a CPU. All arithmetic is in float64.
 """
@@ -82,8 +83,8 @@ def split_segments(
 ):  # fmt: skip
     """Split the segments of [0, 1] where a neuron of one layer changes its sign, as `_segments_in_torch` does.
 
-    edges [room + 2]: those of the layers before it; counts[LAYER]: how many segments they bound. The next entry of counts
-    becomes a number above `room` if there is not enough memory.
+    edges [room + 2]: those of the layers before it; counts[LAYER]: how many segments they bound. The next entry of
+    counts becomes a number above `room` if there is not enough memory.
     """
     column = tl.arange(0, W)
     needed = 1

@@ -1,9 +1,9 @@
 """Finds the compiled kernel and loads it; compiles it where there is none that can be used.
 
-It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels and
-for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare clone, the
-first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is written beside the
-source, where uninstalling would leave it.
+It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels
+and for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare
+clone, the first use compiles it into the cache folder, or for this process alone if that cannot be used. Nothing is
+written beside the source, where uninstalling would leave it.
 
 A library is loaded only if its content has the hash that is in its name.
 """

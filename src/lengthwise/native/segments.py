@@ -54,7 +54,9 @@ def _widths(*widths: int) -> "ctypes.Array[ctypes.c_int64]":
 
 
 def _network(parameters: Sequence[Tensor]) -> tuple[object, ...]:
-    """Return the first arguments of a call: number of layers, widths, pointers to the parameters, and whether they are float32."""
+    """Return the first arguments of a call: number of layers, widths, pointers to the parameters, and whether they are
+    float32.
+    """
     biases = parameters[1::2]
     pointers = (ctypes.c_void_p * len(parameters))(*[x.data_ptr() for x in parameters])
     return len(biases), _widths(1, *[x.shape[0] for x in biases]), pointers, parameters[0].dtype == torch.float32

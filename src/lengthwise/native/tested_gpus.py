@@ -1,7 +1,9 @@
-"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check --device cuda`.
+"""The GPUs where `backend="auto"` and FIRE use the Triton kernels: those where the kernels passed `lengthwise check
+--device cuda`.
 
-Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the results are
-right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of the same kind.
+Another GPU or another version of Triton may compile the kernels differently, and only running them shows whether the
+results are right. `check` compares them with the reference and records the result in the cache folder, for all GPUs of
+the same kind.
 """
 
 import functools
@@ -32,8 +34,9 @@ class Combination(NamedTuple):
         return f"compute capability {self.capability}, Triton {self.triton}"
 
 
-# Combinations where the project itself ran `lengthwise check --device cuda`. There are none yet: the kernels ran on an NVIDIA H200
-# (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed since.
+# Combinations where the project itself ran `lengthwise check --device cuda`. There are none yet: the kernels ran on an
+# NVIDIA H200 (compute capability 9.0) with Triton 3.6 on 2026-11-26, at commit 6ccd746069f6, and have been changed
+# since.
 TESTED: frozenset[Combination] = frozenset()
 
 results: dict[torch.device, bool] = {}  # of `is_tested`; not functools.cache, because torch.compile traces through it
@@ -84,7 +87,9 @@ def kernels_hash() -> str:
 
 
 def record(combination: Combination, *, passed: bool) -> None:
-    """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now on."""
+    """Store in the cache folder whether the kernels passed the comparison; it holds for processes that start from now
+    on.
+    """
     others = [entry for entry in _recorded() if entry != combination]
     combinations = [*others, combination] if passed else others
     cache_folder.store(FILE, json.dumps([entry._asdict() for entry in combinations], indent=1).encode())

@@ -1,7 +1,7 @@
 """Position schemes, which assign position IDs to tokens: one file per scheme, and the list of all.
 
-Encodings do not depend on the scheme, so every scheme with one axis works with every encoding. The command line and the report read
-`POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
+Encodings do not depend on the scheme, so every scheme with one axis works with every encoding. The command line and the
+report read `POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
 """
 
 from typing import Any

@@ -42,8 +42,8 @@ Show = Callable[[str, float, float], None]  # receives a description, the finish
 class MeasuredModel:
     """A loaded model, and what was measured about it.
 
-    `rows`: those of earlier calls, which are not measured again. `windows`: of the text, one for each example. `facts`: what the
-    file says about windows and chats.
+    `rows`: those of earlier calls, which are not measured again. `windows`: of the text, one for each example. `facts`:
+    what the file says about windows and chats.
     """
 
     pretrained: Pretrained
@@ -77,7 +77,9 @@ class MeasuredModel:
                 pass  # raises for an encoding that the model cannot have
 
     def _require_examples(self, task: str) -> None:
-        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its answers."""
+        """Raise `ConfigError` unless the task fits into the shortest length, and the tokenizer has tokens for its
+        answers.
+        """
         shortest = self.options.lengths[0]
         try:
             prompts = [self._prompt(task, shortest, 0.5, n) for n in range(len(self.windows))]
@@ -91,7 +93,9 @@ class MeasuredModel:
             )
 
     def continue_from(self, answer: FileAnswer) -> None:
-        """Do not measure the rows of an answer again. The format of its chats counts, because a template may contain the date."""
+        """Do not measure the rows of an answer again. The format of its chats counts, because a template may contain
+        the date.
+        """
         self.rows = list(answer.rows)
         if "chat" in answer.origin:
             self.chat = Chat.from_data(answer.origin["chat"])
@@ -109,7 +113,9 @@ class MeasuredModel:
             yield "shots", shots, [{"task": FUNCTIONS, "function": label, "prompts": kind} for label, kind in pairs]
 
     def measure(self) -> Iterator[Row]:
-        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and flags."""
+        """Yield the rows that are missing, shortest lengths first, the reason for each length that is not reached, and
+        flags.
+        """
         finished = {_key(row) for row in self.rows if "reason" not in row}
         for axis, size, of_method in self.row_keys():
             row_keys = [{"method": m, **row_key, axis: size} for m in self.options.methods for row_key in of_method]
@@ -145,9 +151,11 @@ class MeasuredModel:
         return f"{TOO_SLOW} {self.max_minutes:g}{about}" if seconds > left else None
 
     def _seconds_estimate(self, method: str, axis: str, size: int) -> float:
-        """Return the mean seconds of a row at a length, extrapolated from shorter lengths; 0 if nothing was measured yet.
+        """Return the mean seconds of a row at a length, extrapolated from shorter lengths; 0 if nothing was measured
+        yet.
 
-        The growth from one length to the next is that of the last two measured lengths; with one of them, it is quadratic.
+        The growth from one length to the next is that of the last two measured lengths; with one of them, it is
+        quadratic.
         """
         times: dict[int, list[float]] = {}
         for row in self.rows:

@@ -48,8 +48,8 @@ def windows(
     Starts are counted from 0 in a unit. "tokens": of the tokens of the whole text, without those that a tokenizer adds.
     "characters": of its Unicode characters; the window has the first tokens of the text from there.
 
-    Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of two of
-    them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
+    Only the windows of a long text are tokenized. In a short text they overlap, but never the last `targets` tokens of
+    two of them, so it has fewer windows. Raises `ConfigError` if the text is shorter than a window.
     """
     if len(text.content) > CHARACTERS * longest * examples:
         ends = [_word_boundary(text.content, len(text.content) * n // examples) for n in range(examples + 1)]

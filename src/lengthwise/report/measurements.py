@@ -88,7 +88,9 @@ def _excerpts(summary: Summary, excerpts: Excerpts) -> dict[str, Any]:
 
 
 def sequences_text(summary: Summary, unit: str) -> str:
-    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40 symbols)`."""
+    """Return what was measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40
+    symbols)`.
+    """
     wanted = summary.question.get("examples", summary.n)
     requested = f" (of {wanted} requested)" if summary.n != wanted else ""
     lengths = f"{join_names([f'{n:,}' for n in summary.lengths])} {unit}"
@@ -301,7 +303,9 @@ class _Drawing:
         return about | {"label": label, "look": self.looks[label]}
 
     def _curve_rows(self, chart: Chart, lines: Mapping[Key, Mapping[Any, float]]) -> list[Row]:
-        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are pale."""
+        """Return the rows of the lines. Those of one encoding are darker from the first to the last; other seeds are
+        pale.
+        """
         last = max(sum(run == 0 for _, run, *_ in lines) - 1, 0)
         rows: list[Row] = []
         first_seed = 0

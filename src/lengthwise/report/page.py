@@ -276,7 +276,9 @@ def _json(data: Any) -> str:
 
 
 def packed(data: Any) -> str:
-    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of it."""
+    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of
+    it.
+    """
     text = _json(data)
     if len(text) < COMPRESSED:
         return f'<script type="application/json">{text}</script>'

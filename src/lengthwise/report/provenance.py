@@ -18,7 +18,8 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the rest.
+    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the
+    rest.
 
     `lineage`: whether a run started from the weights of another one.
     """

@@ -25,10 +25,11 @@ HEIGHT = 360
 def ranges(task: TaskFindings) -> list[Range]:
     """Return the vertical axes to choose from, widest first. The page starts with `first`.
 
-    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all encodings and
-    baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above
-    the best mean as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best"
-    contains the better half of the encodings. A range that leaves out little is not offered.
+    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all
+    encodings and baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most
+    four times as far above the best mean as the upper quartile does. If not, "encodings" contains all encodings without
+    baselines far above them. "best" contains the better half of the encodings. A range that leaves out little is not
+    offered.
     """
     if task.metric.share:
         return [Range("all", -0.03, 1.03)]
@@ -85,7 +86,9 @@ def describe(task: TaskFindings) -> str:
 
 
 def first(choices: list[Range]) -> int:
-    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of "all"."""
+    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of
+    "all".
+    """
     return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
 
 

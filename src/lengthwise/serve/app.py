@@ -27,7 +27,8 @@ from lengthwise.store import StoreError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Another web site can lead a browser here under a name of its own (DNS rebinding), so only the names of this machine are served.
+# Another web site can lead a browser here under a name of its own (DNS rebinding), so only the names of this machine
+# are served.
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 POLICY = "default-src 'self'; img-src data:"  # no script inside a page is executed; the report has a policy of its own
 HERE = Path(__file__).parent

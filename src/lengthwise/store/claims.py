@@ -69,10 +69,11 @@ _UNFINISHED = [
 
 
 def claimable(connection: Connection, study: str, now: float) -> Iterator[dict[str, Any]]:
-    """Yield the study's runs that need work and that no living worker holds: those of dead workers, then the others in order.
+    """Yield the study's runs that need work and that no living worker holds: those of dead workers, then the others in
+    order.
 
-    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait. A server locks
-    each run without a worker as it is yielded, and skips those that other workers have just locked.
+    Untrained runs whose parent is in the store, and neither trained nor failed, are left out: they have to wait. A
+    server locks each run without a worker as it is yielded, and skips those that other workers have just locked.
     """
     limits = {"earliest": now - STALE_SECONDS, "latest": now + STALE_SECONDS, "here": f"{host()}:"}
     for batch in batches(connection.scalars(_PERHAPS_DEAD, limits).all()):
@@ -91,9 +92,9 @@ def claim(connection: Connection, study: str, worker: str, now: float) -> RunRow
         key, holder = row["key"], row["worker"]
         rows = decoded(schema.requested_questions, connection.execute(_QUESTIONS, {"study": study, "run": key}))
         questions = [question["question"] for question in rows]
-        # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second update
-        # matches no row, and that worker takes another run. The server may also still execute the last transaction of a
-        # dead worker, after which the run may be finished or have no worker.
+        # Two workers may choose the same run of a dead one: then the number of its claims has changed, the second
+        # update matches no row, and that worker takes another run. The server may also still execute the last
+        # transaction of a dead worker, after which the run may be finished or have no worker.
         unchanged = _run.claims == row["claims"], _run.worker.is_not_distinct_from(holder)
         free = update(schema.runs).where(_run.key == key, *unchanged)
         deaths = row["deaths"] + (holder is not None)

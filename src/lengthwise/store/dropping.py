@@ -19,8 +19,8 @@ TABLES_OF_RUNS = (schema.answers, schema.requested_questions, schema.study_runs,
 class Dropped:
     """The runs and studies that were deleted, and those that stayed.
 
-    `runs`, `studies`: deleted ones. `remaining`: runs of a deleted study that stayed, with the reasons. `stuck`: keys of
-    runs that stayed because their files could not be deleted, with the reasons.
+    `runs`, `studies`: deleted ones. `remaining`: runs of a deleted study that stayed, with the reasons. `stuck`: keys
+    of runs that stayed because their files could not be deleted, with the reasons.
     """
 
     runs: tuple[RunRow, ...] = ()

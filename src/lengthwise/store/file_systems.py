@@ -6,8 +6,9 @@ from pathlib import Path
 from lengthwise.store.errors import StoreError
 from lengthwise.values import EXAMPLE
 
-# File systems over a network, by their names in Linux. There, SQLite's processes cannot share the memory of its write-ahead log,
-# and its locks are unreliable: https://sqlite.org/wal.html, "WAL does not work over a network filesystem".
+# File systems over a network, by their names in Linux. There, SQLite's processes cannot share the memory of its
+# write-ahead log, and its locks are unreliable: https://sqlite.org/wal.html, "WAL does not work over a network
+# filesystem".
 _NETWORK = {"afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2"}
 _NETWORK |= {"smb3", "smbfs"}
 _NETWORK |= {f"fuse.{name}" for name in (*_NETWORK, "gcsfuse", "juicefs", "rclone", "s3fs", "sshfs")}

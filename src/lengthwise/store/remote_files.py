@@ -27,9 +27,10 @@ LASTING = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOSPC, errno.EDQUOT
 class RemoteFolder(ResultsFolder):
     """The files of a results folder at an address, and a working folder for them in the cache folder of this machine.
 
-    Beside the files of a run, a record says which version of each file is in both places. If the files at the address are as this
-    machine has left them, new files in the working folder, which could not be sent before, are the continuation. Otherwise another
-    machine has continued or deleted the run, and `fetch` makes the working folder equal to the address.
+    Beside the files of a run, a record says which version of each file is in both places. If the files at the address
+    are as this machine has left them, new files in the working folder, which could not be sent before, are the
+    continuation. Otherwise another machine has continued or deleted the run, and `fetch` makes the working folder equal
+    to the address.
 
     Methods raise `StoreUnreachable` if the same call may succeed later.
     """
@@ -121,7 +122,9 @@ class RemoteFolder(ResultsFolder):
             _write_record(folder, {name: record[name] for name in there if name in record})
 
     def send(self, key: str) -> None:
-        """Upload new files, and then delete those that they replace, so that an interruption leaves a usable checkpoint."""
+        """Upload new files, and then delete those that they replace, so that an interruption leaves a usable
+        checkpoint.
+        """
         folder, path = self.run_folder(key), self._path(key)
         here, record = _times(folder), _read_record(folder)
         with self._errors():
@@ -198,7 +201,9 @@ def _is_file_of_run(name: str) -> bool:
 
 
 def _step(name: str) -> float:
-    """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other files."""
+    """Return the step of a checkpoint, infinity for the weights, which are newer than all checkpoints, and -1 for other
+    files.
+    """
     match = CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else math.inf if name == WEIGHTS else -1
 

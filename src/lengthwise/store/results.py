@@ -45,14 +45,18 @@ class Store(Transfers):
 
     @property
     def files(self) -> ResultsFolder:
-        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without one."""
+        """Return the results folder, which has the files of runs. Raises `StoreError` if the store was opened without
+        one.
+        """
         if self._files is None:
             raise StoreError(f"{self.name} was opened without a results folder; open it with open_results")
         return self._files
 
     @property
     def option(self) -> str:
-        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need none."""
+        """Return the options of commands on this store, for messages, such as ` --results PATH`, or "" if they need
+        none.
+        """
         if self._files is None:
             return ""
         is_file = self._address is None and self.path is not None and self.path.name != FILE_NAME
@@ -72,7 +76,9 @@ class Store(Transfers):
         self._database.close()
 
     def disconnect(self) -> None:
-        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has workers."""
+        """Close the connections to a server that are not in use now. A server may have fewer of them than a cluster has
+        workers.
+        """
         self._database.disconnect()
 
     def require_file_unchanged(self) -> None:
@@ -202,7 +208,9 @@ class Store(Transfers):
             return connection.execute(claims.held(key, worker).values(values)).rowcount == 1
 
     def fail(self, key: str, worker: str, error: str) -> bool:
-        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in `release`."""
+        """Mark the run as failed, until `retry`, or until a study that lists it is added again. Return False as in
+        `release`.
+        """
         with self._transaction(writes=True) as connection:
             over = {**claims.CLAIM_OVER, "deaths": 0, "failures": schema.runs.c.failures + 1}
             values = {**over, "error": plain_text(error) or "unknown"}
@@ -274,7 +282,9 @@ class Store(Transfers):
             return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._files)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
-        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
+        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds
+        it.
+        """
         row = connection.execute(select(schema.runs).where(schema.runs.c.key == key).with_for_update()).one_or_none()
         if row is None:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
@@ -327,8 +337,8 @@ class Store(Transfers):
         return next(matches, None)
 
     def answers(self, keys: Iterable[str], *measurements: str) -> list[AnswerRow]:
-        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by measurement
-        and length."""
+        """Return the answers about these runs, of all measurements or of these, in the order of the keys, then by
+        measurement and length."""
         with self._transaction(writes=False) as connection:
             return list(reading.answers(connection, keys, measurements))
 
@@ -350,7 +360,9 @@ class Store(Transfers):
             return reading.members(connection)
 
     def run(self, prefix: str) -> RunRow:
-        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
+        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is
+        exactly one.
+        """
         with self._transaction(writes=False) as connection:
             key = reading.full_key(connection, prefix, self.name, self.option)
             return reading.run(connection, key, self._now(connection))

@@ -88,7 +88,9 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the run."""
+    """What a worker does with a run: the columns of `RunRow` that change while it is trained, and those that name the
+    run.
+    """
 
     key: str
     label: str
@@ -106,7 +108,9 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRow:
-    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see `measurements.Table.to_data`."""
+    """The answer of a measurement to a question about a run. `question`: its options. `rows`: see
+    `measurements.Table.to_data`.
+    """
 
     key: Annotated[Key, STORED]
     measurement: Annotated[Name, GIVEN]
@@ -170,7 +174,9 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StoredMember:
-    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be NULL."""
+    """A member of a row that is stored: its cell, its type as pydantic checks it, the plain type, and whether it can be
+    NULL.
+    """
 
     cell: Cell
     type: Any

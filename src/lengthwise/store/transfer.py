@@ -185,7 +185,9 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
 
 
 def _add_answers(connection: Connection, rows: Iterable[Cells], name: str) -> int:
-    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in speed."""
+    """Add answers to questions that have none yet. Raises `StoreError` if one has other results; trainings differ in
+    speed.
+    """
     table, added = schema.answers, 0
     names = table.primary_key.columns.keys()
     for batch in batches(rows):

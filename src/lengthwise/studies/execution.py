@@ -38,7 +38,8 @@ LOCAL = Local()
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or SIGUSR2 stopped the execution. The same call continues.
 
-    All progress is saved, unless workers did not answer and were `killed`: then the steps since their last checkpoints are lost.
+    All progress is saved, unless workers did not answer and were `killed`: then the steps since their last checkpoints
+    are lost.
     """
 
     def __init__(self, number: int, counts: dict[str, int], killed: bool = False):
@@ -61,8 +62,8 @@ class Outcome:
 class RunOptions:
     """What workers do for each run beside computing it.
 
-    `retries`: how often a run that fails is tried again, unless its settings are the cause. `trackers`: those that show its curve
-    and its scores too, as from `parse_trackers("tensorboard,wandb:mode=offline")` of `lengthwise.trackers`.
+    `retries`: how often a run that fails is tried again, unless its settings are the cause. `trackers`: those that show
+    its curve and its scores too, as from `parse_trackers("tensorboard,wandb:mode=offline")` of `lengthwise.trackers`.
     """
 
     retries: int = 0
@@ -93,22 +94,22 @@ def execute(
 ) -> Outcome:
     """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
-    Everything is checked before anything trains. `store`: the address of the database, such as postgresql://user@host/name,
-    which several machines can share; None: the database in `results`. With `store`, `results` may be an address too, such as
-    s3://bucket/folder. `executor`: where the runs are executed:
-    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a debugger needs,
-    `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `options`: retries and
-    trackers. `estimate`: measure a few training steps first, which takes about five
-    seconds, and report the expected duration in `Begun`, if the runs are executed on this machine, each on one device.
-    `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again. `max_seconds`: a little
-    before this time, ask the workers to save their checkpoints and return.
+    Everything is checked before anything trains. `store`: the address of the database, such as
+    postgresql://user@host/name, which several machines can share; None: the database in `results`. With `store`,
+    `results` may be an address too, such as s3://bucket/folder. `executor`: where the runs are executed:
+    `Local(workers=4)` for processes on this machine, `Inline()` for one run after another in this process, as a
+    debugger needs, `Slurm(slots=8)` for jobs of a cluster, or `Ray()` (all from `lengthwise.config`). `options`:
+    retries and trackers. `estimate`: measure a few training steps first, which takes about five seconds, and report the
+    expected duration in `Begun`, if the runs are executed on this machine, each on one device.
+    `join`: if the store already has the study, leave it as it is, so that failed runs are not tried again.
+    `max_seconds`: a little before this time, ask the workers to save their checkpoints and return.
 
-    Several calls may execute the same study in the same folder at the same time: they share the runs, and all return when all
-    runs are finished. A failing run does not stop the others.
+    Several calls may execute the same study in the same folder at the same time: they share the runs, and all return
+    when all runs are finished. A failing run does not stop the others.
 
-    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the workers have
-    saved their checkpoints. If a script defines classes of the study, worker processes load it, so it must call this under
-    `if __name__ == "__main__":`.
+    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C, SIGTERM or SIGUSR2, once the
+    workers have saved their checkpoints. If a script defines classes of the study, worker processes load it, so it must
+    call this under `if __name__ == "__main__":`.
     """
     if LOADING.get():
         raise ConfigError('a worker process loads this file; call execute() under if __name__ == "__main__":')
@@ -167,15 +168,17 @@ def _is_stored(store: Store, study: Study) -> bool:
 
 
 def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
-    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine, by key."""
+    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine,
+    by key.
+    """
     stored = {row.key: canonical(row.config) for row in store.runs(study.name)}
     here = {run.key: run.to_data() for run in study.runs}
     return {key: data for key, data in here.items() if canonical(data) != stored[key]}
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths, changed
-    classes, and missing weights."""
+    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths,
+    changed classes, and missing weights."""
     exists = any(row.name == study.name for row in store.studies())
     before = store.runs(study.name) if exists else []
     unlisted = store.add_study(**study.metadata(), runs=study.rows())
@@ -205,7 +208,9 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 
 
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
-    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
+    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty
+    string.
+    """
     lengths = {run.key: {question["length"] for question in run.questions} for run in now}
     lengths_before = {question["length"] for run in before if run.key in lengths for question in run.questions}
     removed = sorted(lengths_before - set().union(*lengths.values()))

@@ -68,7 +68,9 @@ class ProbeResult:
 def jobs_of_runs(
     probe: Probe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
-    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their defaults."""
+    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their
+    defaults.
+    """
     return [
         ProbeJob(probe, run, probe.Options.with_defaults(run.train_length, length=length, **options))
         for run in runs
@@ -135,7 +137,9 @@ def is_encoding(name: str) -> bool:
 
 
 def unsupported_reason(run: RunRow, needs_attention: bool = True) -> str | None:
-    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
+    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can
+    be.
+    """
     if needs_attention and run.config["model"].get("mixer") is not None:
         return f"{described(run)} has no attention"
     if run.finished is None:
@@ -151,7 +155,9 @@ def require_no_misspelling(key: str) -> None:
 
 
 def require_encoding(runs: Iterable[RunRow], name: str, study: str | None) -> None:
-    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners` needs."""
+    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners`
+    needs.
+    """
     labels = list(dict.fromkeys(run.label for run in runs))
     if not any(map(_has_encoding(name), runs)):
         raise ConfigError(
@@ -239,7 +245,9 @@ def _protocol(run: RunRow) -> str:
 
 
 def lengths_of(store: Store, row: RunRow, field: str) -> AnswerRow:
-    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
+    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is
+    writable.
+    """
     run = stored_run(row)
     options = lengths_options(run, field, [question["length"] for question in row.questions])
     name, question = ExampleLengths.name, options.to_data()

@@ -15,7 +15,9 @@ MAX_SHARE = 1000
 
 
 def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
-    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of `Run`."""
+    """Return the runs as a tuple. Raise `ConfigError`, which begins with `what`, for anything else than a list of
+    `Run`.
+    """
     if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
         raise ConfigError(f"{what} must be a list of Run, as grid(...) returns, got {runs!r}")
     runs = tuple(runs)
@@ -26,7 +28,9 @@ def require_runs(what: str, runs: Any) -> tuple[Run, ...]:
 
 
 def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, share: float | None) -> int:
-    """Return the number of steps of a run that starts from another one, of which one argument is given (see `continued`)."""
+    """Return the number of steps of a run that starts from another one, of which one argument is given (see
+    `continued`).
+    """
     if (steps is None) == (share is None):
         raise ConfigError(f"continued() needs either steps or share, got {steps=} and {share=}")
     if steps is not None:
@@ -42,11 +46,12 @@ def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, sha
 
 
 def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the best of the runs that differ in nothing but their learning rate, for each such group, in the order of `runs`.
+    """Return the best of the runs that differ in nothing but their learning rate, for each such group, in the order of
+    `runs`.
 
-    The best run has the best score at its training length, on the task as trained. Among equal scores it is the one with the
-    lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that diverged, is never
-    the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
+    The best run has the best score at its training length, on the task as trained. Among equal scores it is the one
+    with the lowest training loss, the mean of the last tenth of its curve. A run without a score, for example one that
+    diverged, is never the best. Raise `ConfigError` if a group has no run with a score, or if `runs` are no runs.
 
     >>> rates = grid(["rope"], ["copy"], [100], training=TrainingConfig(train_length=8, learning_rate=1e-3))  # and 3e-3
     >>> best_runs(store, rates)

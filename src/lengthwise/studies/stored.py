@@ -19,8 +19,8 @@ def described(row: RunRow) -> str:
 def stored_run(row: RunRow) -> Run:
     """Return the run of a row.
 
-    Raise `ConfigError` if it cannot be reconstructed: its class is unknown (the message names the file that defined the class,
-    which is never loaded automatically), its class has changed, or another version of lengthwise created it.
+    Raise `ConfigError` if it cannot be reconstructed: its class is unknown (the message names the file that defined the
+    class, which is never loaded automatically), its class has changed, or another version of lengthwise created it.
     """
     description = f"run {described(row)}"
     try:
@@ -52,14 +52,18 @@ def changed_since(row: RunRow) -> dict[str, bool]:
 
 
 def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
-    """Return pairs of old and new runs that differ only in the versions of classes or the content of a text, by the old key."""
+    """Return pairs of old and new runs that differ only in the versions of classes or the content of a text, by the old
+    key.
+    """
     new_rows = {canonical(_without_content(row.config)): row for row in after}
     pairs = ((row, new_rows.get(canonical(_without_content(row.config)))) for row in before)
     return {old.key: (old, new) for old, new in pairs if new is not None and new.key != old.key}
 
 
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without any."""
+    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without
+    any.
+    """
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
     changed: dict[str, bool] = {}
     for old, new in trained:

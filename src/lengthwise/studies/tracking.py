@@ -31,8 +31,9 @@ class _Started:
 class Tracking:
     """Tell trackers about a run. If one of them fails, this is noted once, and the run continues without it.
 
-    Trackers get all points up to the present at the beginning, from the checkpoint, and again at the end. Each one ignores the
-    points that it has. So a curve has each step once, whatever was lost or repeated when a worker was killed.
+    Trackers get all points up to the present at the beginning, from the checkpoint, and again at the end. Each one
+    ignores the points that it has. So a curve has each step once, whatever was lost or repeated when a worker was
+    killed.
     """
 
     def __init__(self, trackers: Iterable[Tracker], run: TrackedRun, results: Path, parent: Parent):

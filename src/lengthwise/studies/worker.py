@@ -70,8 +70,8 @@ class Worker:
             return True
         if not self.patiently(self.store.is_unfinished, self.spec.study):
             return False
-        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers that
-        # wait for the same database ask it at different times, and less and less often.
+        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here. Hundreds of workers
+        # that wait for the same database ask it at different times, and less and less often.
         self.store.disconnect()
         self.parent.stop_requested.wait(self.pause * random.uniform(0.5, 1.5))
         self.pause = min(1.5 * self.pause, LONGEST_PAUSE)

@@ -132,7 +132,9 @@ class WorkerProcess:
 
 
 def line_of(event: Event) -> str:
-    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids them."""
+    """Return an event as a line of text. Half surrogates, as in names of files, become question marks: JSON forbids
+    them.
+    """
     text = json.dumps(asdict(event), ensure_ascii=False)
     return f"{type(event).__name__} {text.encode('utf-8', 'replace').decode()}"
 

@@ -13,9 +13,9 @@ RESET_PEAK = Path("/proc/self/clear_refs")
 class PeakMemory:
     """The highest memory since this object was made.
 
-    On a CPU it is the resident memory of this process (VmHWM of Linux), with Python and all libraries. The memory that the C
-    library keeps from earlier work is returned to the system first, so that it does not count. On CUDA it is the memory of
-    tensors in PyTorch's allocator (`max_memory_allocated`), with those that existed before.
+    On a CPU it is the resident memory of this process (VmHWM of Linux), with Python and all libraries. The memory that
+    the C library keeps from earlier work is returned to the system first, so that it does not count. On CUDA it is the
+    memory of tensors in PyTorch's allocator (`max_memory_allocated`), with those that existed before.
     """
 
     def __init__(self, device: torch.device):
@@ -41,7 +41,9 @@ def release_freed_memory() -> bool:
 
 
 def reset_peak() -> bool:
-    """Let the peak of the resident memory (VmHWM) start again at the present value. Return whether the system allows that."""
+    """Let the peak of the resident memory (VmHWM) start again at the present value. Return whether the system allows
+    that.
+    """
     with suppress(OSError):
         RESET_PEAK.write_text("5", encoding="ascii")
         return True

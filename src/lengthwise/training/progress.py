@@ -8,7 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run: `step` of `steps` are done. In the phase "evaluate" they count forward passes over all lengths."""
+    """The progress of a run: `step` of `steps` are done. In the phase "evaluate" they count forward passes over all
+    lengths.
+    """
 
     phase: Literal["train", "evaluate"]
     step: int

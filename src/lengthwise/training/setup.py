@@ -44,7 +44,8 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
 def original_train_length(run: Run, task: Task) -> int:
     """Return the training length that the run's encodings receive, in tokens: that of the first run of its lineage.
 
-    Encodings that extend a trained model to longer texts scale its positions relative to this length. `task`: that of `run`.
+    Encodings that extend a trained model to longer texts scale its positions relative to this length. `task`: that of
+    `run`.
     """
     first = run.lineage[-1]
     first_task: Task = task if first.task == run.task else first.task.build()
@@ -53,7 +54,9 @@ def original_train_length(run: Run, task: Task) -> int:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them afterwards."""
+    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them
+    afterwards.
+    """
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -118,8 +121,8 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
 def _check_curriculum(run: Run, task: Task) -> set[int]:
     """Return the lengths that the curriculum trains on.
 
-    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training length or the
-    task's dims. Then the run would be called trained at a length that it has never seen.
+    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training
+    length or the task's dims. Then the run would be called trained at a length that it has never seen.
     """
     training, curriculum, all_dims = run.training, run.training.curriculum, task.curriculum_dims
     assert curriculum is not None

@@ -72,7 +72,8 @@ def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weigh
 def test_blocks_as_they_are_in_float32(name):
     """More queries than one block has; at most three times as far from float64 as the reference in float32.
 
-    Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one processor.
+    Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one
+    processor.
     """
     tokens = 130
     sizes = Sizes(tokens, tokens)

@@ -103,8 +103,8 @@ def test_value_vectors(case):
 
 @pytest.mark.parametrize("kind", ["prefix", slow("prefix sink"), slow("prefix table")])
 def test_gradients_of_gates_are_exact(kind):
-    """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16, rounding errors
-    of delta are large."""
+    """A gate's gradient adds up those of the sums from its token on, which mostly cancel. With values around 16,
+    rounding errors of delta are large."""
     case = Case(kind, queries=96, keys=96, edit=lambda q, k, v, grad: v.add_(16))
     found, right = (x[-1].to(WIDE) for x in (case.ours(), case.right()))
     assert case.names[-1] == "dprefix_sum"

@@ -1,4 +1,6 @@
-"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does not ask."""
+"""The fused CPU kernel against the reference in float64, on every target of this processor: what test_agreement.py does
+not ask.
+"""
 
 import contextlib
 import math
@@ -72,8 +74,8 @@ def require_equal(words, shape, span, mask, *, dtype=torch.float32, target=-1):
 
 
 def off_by(make, length, seed, dtype=torch.float32):
-    """Of the output and the gradient of q, k, v and every parameter: squared distance from that of the reference in float64,
-    ours and torch's, which has the bias as a mask."""
+    """Of the output and the gradient of q, k, v and every parameter: squared distance from that of the reference in
+    float64, ours and torch's, which has the bias as a mask."""
     span, mask = Span.of(length), Mask(length, length)
     torch.manual_seed(seed)
     given = [torch.randn(1, 4, length, 64).to(dtype) for _ in range(4)]
@@ -113,7 +115,9 @@ LEARNED = [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_
 @pytest.mark.parametrize(("length", "seed"), [(128, 0), pytest.param(256, 30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LEARNED)
 def test_as_exact_as_torch(make, length, seed):
-    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of them."""
+    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of
+    them.
+    """
     require_as_exact_as_torch(make, length, seed, 24)
 
 
@@ -699,8 +703,8 @@ def test_opcheck():
 
 @pytest.mark.filterwarnings("ignore")
 def test_under_compile():
-    """The graph is one piece, and its numbers are those without compilation. (The operator alone: checks of shapes, which
-    functions of the package have while testing, break under compilation.)"""
+    """The graph is one piece, and its numbers are those without compilation. (The operator alone: checks of shapes,
+    which functions of the package have while testing, break under compilation.)"""
 
     def model(q, k, v, table):
         return torch.ops.lengthwise.attention(2 * q, k, v, *Arguments(table=table * 2, scale=0.3))[0] * 3

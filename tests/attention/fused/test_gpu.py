@@ -83,8 +83,8 @@ def _load(name, path, monkeypatch):
 @pytest.mark.parametrize("dim", [32, 64, 128, 256])
 @pytest.mark.parametrize("form", ["none", "table", "pieces", "rows", "rows values", "prefix"])
 def test_machine_code(form, dim, dtype, monkeypatch):
-    """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared memory
-    than there is."""
+    """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared
+    memory than there is."""
     gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
     for one in gpu_code.compiled(form, dim, dtype):
         if one.name not in gpu_code.NO_PRODUCTS:
@@ -95,7 +95,9 @@ def test_machine_code(form, dim, dtype, monkeypatch):
 @needs_triton
 @pytest.mark.parametrize("batch", [1, 2])
 def test_small_kernels_compile(batch, monkeypatch):
-    """Those without products of matrices, with everything that changes their machine code: positions, documents, one query."""
+    """Those without products of matrices, with everything that changes their machine code: positions, documents, one
+    query.
+    """
     seen = {one.name for one in _load("gpu_code", BENCHMARKS, monkeypatch).small_kernels(batch)}
     assert seen == {"classify_tiles", "sort_tiles", "sum_columns", "split_segments", "write_segments", "segments_backward",
                     "tables_forward", "tables_backward"}  # fmt: skip

@@ -114,7 +114,8 @@ def sort(
 ) -> tuple[Tensor, Tensor]:
     """Return the lists of tiles: order [r, x, y] and ends [r, x, 4].
 
-    queries, keys: the blocks of each tile, [x|1, y|1]. other: which of the two an entry contains. tile_exists: which tiles exist.
+    queries, keys: the blocks of each tile, [x|1, y|1]. other: which of the two an entry contains. tile_exists: which
+    tiles exist.
     """
     lines = max(len(queries), len(keys))
     width = max(queries.shape[1], keys.shape[1])

@@ -40,8 +40,8 @@ class Claim:
 class Judgement:
     """The verdict on a claim.
 
-    `reasons`: a sentence for each test that decided it. `p`: of the comparisons among them together, after the correction;
-    None without.
+    `reasons`: a sentence for each test that decided it. `p`: of the comparisons among them together, after the
+    correction; None without.
     """
 
     claim: Claim

@@ -76,8 +76,8 @@ class Test(ABC):
 class Better(Test):
     """`label` has better scores than `than`, at `at` times the training length, or over all longer lengths without it.
 
-    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`. `by`: the difference
-    must be larger than this, in the units of the metric.
+    `than_rows`: the scores of `than`, at the same length, if they are others than those of `label`. `by`: the
+    difference must be larger than this, in the units of the metric.
     """
 
     label: str

@@ -1,11 +1,13 @@
-"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021, arXiv:2108.13264).
+"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021,
+arXiv:2108.13264).
 
-It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is, and unlike the
-median it uses more than one score. rliable, the authors' library, takes the percentiles of the bootstrap. Its resamples vary by
-√((S − 1) / S) too little, and its percentiles assume that the variation is known, so with three seeds its 95 % interval is too
-narrow (docs/statistics.md). Here the bootstrap only estimates the standard error, and Student's t takes care of the few seeds.
-rliable also needs packages for statistics and charts that nothing else here needs, and it cuts whole scores instead of parts of
-them, so its interquartile mean of three scores is their mean.
+It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is,
+and unlike the median it uses more than one score. rliable, the authors' library, takes the percentiles of the
+bootstrap. Its resamples vary by √((S − 1) / S) too little, and its percentiles assume that the variation is known, so
+with three seeds its 95 % interval is too narrow (docs/statistics.md). Here the bootstrap only estimates the standard
+error, and Student's t takes care of the few seeds. rliable also needs packages for statistics and charts that nothing
+else here needs, and it cuts whole scores instead of parts of them, so its interquartile mean of three scores is their
+mean.
 """
 
 import math
@@ -28,18 +30,21 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def middle_weights(count: int) -> list[float]:
-    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle half."""
+    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle
+    half.
+    """
     low, high = count / 4, 3 * count / 4
     return [max(0.0, min(place + 1, high) - max(place, low)) / (high - low) for place in range(count)]
 
 
 def interquartile(strata: Sequence[Sequence[float]], bounds: Bounds = None) -> Interval:
-    """Return the interquartile mean of all scores with its 95 % interval over seeds. `strata`: each task's scores, one per seed.
+    """Return the interquartile mean of all scores with its 95 % interval over seeds. `strata`: each task's scores, one
+    per seed.
 
-    The stratified bootstrap draws seeds with replacement within each task, and multiplies the deviations from the task's mean by
-    √(S / (S − 1)). The interval is the interquartile mean ± t · the standard deviation of 1,000 resamples. t has the degrees of
-    freedom of the tasks that are in the middle half: Welch-Satterthwaite with each task's share of the variance. Without at least
-    two seeds in every task there is no interval.
+    The stratified bootstrap draws seeds with replacement within each task, and multiplies the deviations from the
+    task's mean by √(S / (S − 1)). The interval is the interquartile mean ± t · the standard deviation of 1,000
+    resamples. t has the degrees of freedom of the tasks that are in the middle half: Welch-Satterthwaite with each
+    task's share of the variance. Without at least two seeds in every task there is no interval.
     """
     import numpy as np
 

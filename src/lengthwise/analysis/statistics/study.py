@@ -24,10 +24,10 @@ ENOUGH = 5  # seeds; fewer give a sentence on what they cannot show
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`threshold`: the score that passes (τ). None: 0.8 for shares of correct answers; otherwise a score passes if it is at most
-    the report's limit for "no significant loss" worse than the same seed's score at the training length. `difference`: the one that
-    seeds are counted for. None: that limit. `length`: the length at which encodings are compared. None: all lengths that are longer
-    than training."""
+    """`threshold`: the score that passes (τ). None: 0.8 for shares of correct answers; otherwise a score passes if it
+    is at most the report's limit for "no significant loss" worse than the same seed's score at the training length.
+    `difference`: the one that seeds are counted for. None: that limit. `length`: the length at which encodings are
+    compared. None: all lengths that are longer than training."""
 
     threshold: float | None = None
     difference: float | None = None
@@ -47,7 +47,9 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingStatistics:
-    """The effective length of an encoding, and the area under its score. `seeds`: that have a score at all of these lengths."""
+    """The effective length of an encoding, and the area under its score. `seeds`: that have a score at all of these
+    lengths.
+    """
 
     label: str
     seeds: int
@@ -57,9 +59,9 @@ class EncodingStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStatistics:
-    """The statistics of one task. `rule`: when a score passes, in words. `lengths`: those of the area. `where`: the lengths at
-    which encodings are compared, in words. `needed`: by the two labels of a comparison, the seeds that `difference` needs. `notes`:
-    sentences on what there are too few seeds for."""
+    """The statistics of one task. `rule`: when a score passes, in words. `lengths`: those of the area. `where`: the
+    lengths at which encodings are compared, in words. `needed`: by the two labels of a comparison, the seeds that
+    `difference` needs. `notes`: sentences on what there are too few seeds for."""
 
     title: str
     metric: str
@@ -77,7 +79,9 @@ class TaskStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class OverTasks:
-    """Statistics over all tasks with the same metric: interquartile means by encoding, and comparisons of means over the tasks."""
+    """Statistics over all tasks with the same metric: interquartile means by encoding, and comparisons of means over
+    the tasks.
+    """
 
     metric: str
     tasks: tuple[str, ...]

@@ -1,7 +1,8 @@
 """The arguments of fused attention after q, k and v, declared once.
 
-`Arguments` is the list. The schemas of the operators (at the end), the structure of a call of the C++ library with its header
-(call.py) and the tuple of the Triton kernels (gpu/call.py) are generated from it, so a new argument is a new line here.
+`Arguments` is the list. The schemas of the operators (at the end), the structure of a call of the C++ library with its
+header (call.py) and the tuple of the Triton kernels (gpu/call.py) are generated from it, so a new argument is a new
+line here.
 """
 
 import typing
@@ -41,10 +42,11 @@ class Axis:
 class TensorArgument:
     """What an argument that is a contiguous tensor looks like.
 
-    `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a gradient.
-    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the kernels
-    write the gradient to (`gradient_sums` in buffers.py); none if they write the gradient itself. `by_distance`: whether
-    it is a bias that depends on the distance. `kernels`: which kernels read it.
+    `axes`: see `CALL_AXES`; other names have to agree among the tensors of a call. `learned`: whether it has a
+    gradient.
+    `group`: the arguments whose gradients are computed together. `sums`: the axes of the float64 tensor that the
+    kernels write the gradient to (`gradient_sums` in buffers.py); none if they write the gradient itself.
+    `by_distance`: whether it is a bias that depends on the distance. `kernels`: which kernels read it.
     """
 
     axes: tuple[Axis, ...]
@@ -88,8 +90,8 @@ class Arguments(NamedTuple):
     table_first: int = 0
 
     # A bias that is linear in each segment of x = distance_feature[distance] * query_scale[i]: slope[h, s] x +
-    # intercept[h, s], where s is the number of knots <= x. The knots ascend. In float32, rounding would decide which segment
-    # a pair is in wherever x is close to a knot.
+    # intercept[h, s], where s is the number of knots <= x. The knots ascend. In float32, rounding would decide which
+    # segment a pair is in wherever x is close to a knot.
     slope: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments", by_distance=True)] = None
     intercept: Annotated[MaybeTensor, learned("#heads segments", torch.float64, group="segments")] = None
     knots: Annotated[MaybeTensor, tensor("segments-1", torch.float64, group="segments")] = None
@@ -101,7 +103,8 @@ class Arguments(NamedTuple):
     rows: Annotated[MaybeTensor, learned("batch #heads queries rows_size", by_distance=True, kernels=(TRITON,))] = None
     rows_first: int = 0
 
-    # A bias <content[b, h, i], key_vectors[h, distance - key_vectors_first]>, and vectors of distances that are added to the
+    # A bias <content[b, h, i], key_vectors[h, distance - key_vectors_first]>, and vectors of distances that are added
+    # to the
     # values: v_j + value_vectors[h, distance - value_vectors_first].
     content: Annotated[MaybeTensor, learned("batch heads queries content_dim", group="vectors", kernels=(CPP,))] = None
     key_vectors: Annotated[
@@ -117,12 +120,14 @@ class Arguments(NamedTuple):
     # A logit of each head: exp(sink[h]) is added to the denominator of the softmax.
     sink: Annotated[MaybeTensor, learned("heads", sums="batch heads")] = None
 
-    # Position IDs; None if the position of every token is its index. Document IDs: a query sees keys of its own document only.
+    # Position IDs; None if the position of every token is its index. Document IDs: a query sees keys of its own
+    # document only.
     position_q: Annotated[MaybeTensor, tensor("#batch queries", torch.int64)] = None
     position_k: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
     documents: Annotated[MaybeTensor, tensor("#batch keys", torch.int64)] = None
 
-    # Which other keys are visible, as in `Mask`; a window of 0 is none. What products of queries and keys are multiplied by.
+    # Which other keys are visible, as in `Mask`; a window of 0 is none. What products of queries and keys are
+    # multiplied by.
     causal: bool = True
     window: int = 0
     scale: float = 1.0

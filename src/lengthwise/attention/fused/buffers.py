@@ -28,9 +28,9 @@ def empty_gradients(
 ) -> Gradients:
     """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
 
-    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k and v
-    share one allocation. A C library returns large allocations to the system and gets them back page by page; the largest
-    allocation freed so far determines from which size on.
+    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k
+    and v share one allocation. A C library returns large allocations to the system and gets them back page by page; the
+    largest allocation freed so far determines from which size on.
     """
     none = None if separate_storage else lse.new_empty(0)
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
@@ -64,7 +64,9 @@ def copy_sums(sums: dict[str, Tensor], gradients: Gradients) -> None:
 
 
 def _like(x: Tensor | None, needed: bool, lse: Tensor, none: Tensor | None) -> Tensor:
-    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without elements."""
+    """Return an empty tensor of the shape of x if its gradient is needed; otherwise `none`, or a new one without
+    elements.
+    """
     if needed and x is not None:
         return x.new_empty(x.shape)
     return (lse if x is None else x).new_empty(0) if none is None else none

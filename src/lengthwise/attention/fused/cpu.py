@@ -129,9 +129,9 @@ def statistics(
 ) -> Tensor:
     """Return statistics of the weights of every query, [b, h, i, bins + 3] in float64.
 
-    They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the query's
-    document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before each key; None
-    if that is its index.
+    They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the
+    query's document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before
+    each key; None if that is its index.
     """
     q, k, edges = _contiguous_tokens(q), _contiguous_tokens(k), edges.contiguous()
     result = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)

@@ -27,14 +27,17 @@ def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callab
 def terms_for(modifiers: AttentionModifiers, kernel: str) -> list[Any]:
     """Return the terms that the kernels take as one thing; see `Term.kernel`.
 
-    "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query vector": a vector
-    that is added to q. "arguments": the term's own tensors, which the kernels read as they are (`tensor_arguments`).
+    "table": numbers over distances. "vectors": products of a vector per query and a vector per distance. "query
+    vector": a vector that is added to q. "arguments": the term's own tensors, which the kernels read as they are
+    (`tensor_arguments`).
     """
     return [term for term in modifiers.terms if term.kernel == kernel]
 
 
 def combined_vectors(terms: list[VectorBias], dtype: torch.dtype, scale: float) -> tuple[Tensor | None, int]:
-    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
+    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first
+    distance.
+    """
     if not terms:
         return None, 0
     term = terms[0]

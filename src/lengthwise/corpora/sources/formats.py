@@ -33,9 +33,11 @@ def suffix_of(name: str) -> str:
 
 
 def pieces(path: Path, name: str, size: int, piece_bytes: int) -> list[tuple[Piece, int]]:
-    """Return ranges of a file that can be read independently, each with its size in bytes: about `piece_bytes`, if possible.
+    """Return ranges of a file that can be read independently, each with its size in bytes: about `piece_bytes`, if
+    possible.
 
-    They are ranges of bytes of JSON lines that are not compressed, row groups of a parquet file, and all of any other file.
+    They are ranges of bytes of JSON lines that are not compressed, row groups of a parquet file, and all of any other
+    file.
     """
     if suffix_of(name) == PARQUET:
         groups = row_groups(path)

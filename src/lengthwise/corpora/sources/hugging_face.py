@@ -22,11 +22,12 @@ THREADS_END = (
 
 
 class HuggingFaceSource(Source):
-    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER[:CONFIGURATION]`, a copy of one; or `hf:FOLDER`, what
-    `save_to_disk` wrote.
+    """`hf:NAME` or `hf:NAME:CONFIGURATION`, a dataset of the hub; `hf:FOLDER[:CONFIGURATION]`, a copy of one; or
+    `hf:FOLDER`, what `save_to_disk` wrote.
 
-    A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the network. Each
-    shard of the stream, which is a file of the dataset, is a part. `datasets` no longer runs code of a dataset.
+    A dataset of the hub is fixed at its newest commit when the source is opened. Only this kind of source uses the
+    network. Each shard of the stream, which is a file of the dataset, is a part. `datasets` no longer runs code of a
+    dataset.
     """
 
     form = "hf:NAME[:CONFIGURATION]"

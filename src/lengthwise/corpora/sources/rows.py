@@ -63,8 +63,8 @@ def parquet_rows(
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield the number of each row, from 1, and the row; None if a string in it is not UTF-8.
 
-    `fields`: those to read; by default all. `groups`: the row groups to read; by default all. Raise `ConfigError` for a damaged
-    file, and for one without the column of a field.
+    `fields`: those to read; by default all. `groups`: the row groups to read; by default all. Raise `ConfigError` for a
+    damaged file, and for one without the column of a field.
     """
     with _open_parquet(path) as file:
         groups = range(file.metadata.num_row_groups) if groups is None else groups

@@ -1,8 +1,8 @@
 """Load a pretrained causal model from a folder, with one-line errors for invalid folders.
 
-A folder is untrusted data. Its files can name code that transformers would download or run: an attention implementation on the hub,
-modules beside the weights, an adapter, a quantization method, pickled shards. `load` refuses these or overrides them, and Hugging
-Face's hub is switched off while a model is loaded or used.
+A folder is untrusted data. Its files can name code that transformers would download or run: an attention implementation
+on the hub, modules beside the weights, an adapter, a quantization method, pickled shards. `load` refuses these or
+overrides them, and Hugging Face's hub is switched off while a model is loaded or used.
 """
 
 import hashlib
@@ -69,10 +69,11 @@ def load(
 ) -> Pretrained:
     """Return the causal model in a folder, in evaluation mode.
 
-    `further`: classes of models by their type in config.json, which are registered with transformers in addition to its own.
+    `further`: classes of models by their type in config.json, which are registered with transformers in addition to its
+    own.
 
-    Raises `ConfigError`, in one line, for a folder without a tokenizer, safetensors or a causal model, and for weights that are
-    missing, unused by the model, or too large for the memory.
+    Raises `ConfigError`, in one line, for a folder without a tokenizer, safetensors or a causal model, and for weights
+    that are missing, unused by the model, or too large for the memory.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; available: {', '.join(DTYPES)}")
@@ -214,7 +215,9 @@ def import_transformers() -> Any:
 
 
 def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
-    """Return the name of the model's class. It must be the class that transformers uses for a causal model of this type."""
+    """Return the name of the model's class. It must be the class that transformers uses for a causal model of this
+    type.
+    """
     model_type = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     declared = settings.get("architectures") or []
@@ -230,7 +233,8 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
             f"{reprlib.repr(model_type)}{auto_map}; take a causal model, such as MPT or Llama"
         )
     expected: str = known[model_type]
-    # The first MPT has another case. A class of the model's authors (ExaoneForCausalLM) is one that transformers does not have.
+    # The first MPT has another case. A class of the model's authors (ExaoneForCausalLM) is one that transformers does
+    # not have.
     own = [name for name in declared if name.endswith("ForCausalLM") and not hasattr(transformers, name)]
     if declared and not own and expected.lower() not in map(str.lower, declared):
         raise ConfigError(

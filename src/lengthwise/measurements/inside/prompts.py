@@ -51,6 +51,8 @@ def prompt_batches(
 def repeated_prompts(
     trained: TrainedRun, options: ExampleOptions, length: int, repeats: int = 1
 ) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches` does."""
+    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches`
+    does.
+    """
     xs, ys = examples_of_prompts(trained, options, length)
     yield from prompt_batches(trained, options, xs.repeat(1, repeats, 1), ys.repeat(1, repeats))

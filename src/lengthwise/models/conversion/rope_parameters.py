@@ -57,11 +57,12 @@ def encoding_from_rope_parameters(
     max_position_embeddings: int | None = None,
     layout: Layout = "half",
 ) -> Choice:
-    """Return the choice for a `rope_parameters` of transformers 5, or a `rope_scaling` of transformers 4 with its `rope_theta`.
+    """Return the choice for a `rope_parameters` of transformers 5, or a `rope_scaling` of transformers 4 with its
+    `rope_theta`.
 
-    `None` (a layer without RoPE) gives NoPE. The training length is not a setting of our encodings; the model passes it, and
-    `trained_length` reads it from the parameters. `max_position_embeddings` is needed for "longrope" and "yarn" without
-    `factor`. `layout` is that of the weights: "half" for transformers, except for GPT-J.
+    `None` (a layer without RoPE) gives NoPE. The training length is not a setting of our encodings; the model passes
+    it, and `trained_length` reads it from the parameters. `max_position_embeddings` is needed for "longrope" and "yarn"
+    without `factor`. `layout` is that of the weights: "half" for transformers, except for GPT-J.
 
     >>> encoding_from_rope_parameters({"rope_type": "default", "rope_theta": 500000.0}, head_dim=64).label
     'RoPE(base=500000.0, layout=half)'
@@ -130,7 +131,9 @@ def known_keys(kind: str) -> frozenset[str]:
 
 
 def _converted(key: str, value: Any, total: int | float) -> Any:
-    """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction refers to."""
+    """Return the value of our setting for one of their keys. `total`: the number of dims or pairs that a fraction
+    refers to.
+    """
     if key == "partial_rotary_factor":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
             raise ConfigError(f"partial_rotary_factor must be a number, more than 0 and at most 1, got {value!r}")
@@ -165,8 +168,8 @@ def _exported_fraction(fraction: float) -> float:
 def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = None) -> dict[str, Any] | None:
     """Return the `rope_parameters` for a choice; None for NoPE. Keys that have both libraries' default are left out.
 
-    `train_length`: the `original_max_position_embeddings` of the types that have it. Raise `ConfigError` for an encoding or a
-    setting without a counterpart in transformers.
+    `train_length`: the `original_max_position_embeddings` of the types that have it. Raise `ConfigError` for an
+    encoding or a setting without a counterpart in transformers.
 
     >>> rope_parameters_from_encoding(choose(RoPE, base=500000.0, layout="half"))
     {'rope_type': 'default', 'rope_theta': 500000.0}

@@ -1,4 +1,6 @@
-"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is downloaded."""
+"""Charts as files: SVG, PNG, PDF, or an HTML page without JavaScript. They are drawn by vl-convert; nothing is
+downloaded.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -83,7 +85,9 @@ def _with_colours(text: str, values: Mapping[str, str]) -> str:
 
 
 def _on_white(colour: str) -> str:
-    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that notation."""
+    """Return a translucent colour of the style as it is on white: programs that read SVG files do not know that
+    notation.
+    """
     match = re.fullmatch(r"rgb\((\d+) (\d+) (\d+) / (\d+)%\)", colour)
     if match is None:
         return colour

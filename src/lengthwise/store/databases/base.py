@@ -19,7 +19,8 @@ class Database(ABC):
     """An open database. A new kind of database is one module and one line in `DATABASES` (`__init__.py`).
 
     `name`: how messages call it, without user and password. `url`: the address with which another process opens it.
-    `timeout`: seconds to wait for another program's lock. `path`: its file on this machine; None for a database on a server.
+    `timeout`: seconds to wait for another program's lock. `path`: its file on this machine; None for a database on a
+    server.
     """
 
     drivers: ClassVar[tuple[str, ...]]  # what comes before :// in its addresses
@@ -36,7 +37,9 @@ class Database(ABC):
     @classmethod
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises `StoreError`."""
+        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises
+        `StoreError`.
+        """
 
     @abstractmethod
     def check(self, create: bool) -> None:

@@ -66,8 +66,8 @@ class RayExecutor(RemoteExecutor):
                     "authentication needs RAY_AUTH_MODE=token)"
                 ) from error
             self.started_ray = True
-        # With a GPU, Ray ends the process after each task, because the next one may get another GPU. It decides this here, so
-        # `options` would be too late for the GPUs.
+        # With a GPU, Ray ends the process after each task, because the next one may get another GPU. It decides this
+        # here, so `options` would be too late for the GPUs.
         task = ray.remote(
             num_cpus=self.config.cpus or self.spec.compute.threads * self.spec.compute.devices_per_run,
             num_gpus=self.config.gpus,

@@ -20,11 +20,11 @@ def draw_expressions(
 ) -> tuple[Int[Tensor, "b n"], Int[Tensor, " b"]]:
     """Draw expressions of exactly `length` symbols; return their word ids and their values.
 
-    Up to 4 symbols: d, -d, (d) or (-d), with a uniform digit d. Longer: (left sign right), with a uniform size of the left part and
-    a uniform one of the first `signs` of +, − and *.
+    Up to 4 symbols: d, -d, (d) or (-d), with a uniform digit d. Longer: (left sign right), with a uniform size of the
+    left part and a uniform one of the first `signs` of +, − and *.
 
-    Each round splits all parts of all expressions of that depth at once. Digits are written after the last round, and values are
-    computed in the opposite order.
+    Each round splits all parts of all expressions of that depth at once. Digits are written after the last round, and
+    values are computed in the opposite order.
     """
     words = np.full(count * length, -1)  # of all expressions, one after the other
     starts, sizes = np.arange(0, count * length, length), np.full(count, length)

@@ -1,13 +1,14 @@
 """The Triton kernels behind operator.py: fused attention on a GPU, forward and backward.
 
-Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and float16
-(products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to inputs and
+Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and
+float16 (products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to
+inputs and
 outputs: a few numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
 
-Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
-have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of prefix_sum uses
-one such addition for each query of a tile. If there are positions, the gradient of rows and the sums of weights by distance
-(for vectors that are added to values) use them too.
+Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if
+positions have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments. That of
+prefix_sum uses one such addition for each query of a tile. If there are positions, the gradient of rows and the sums of
+weights by distance (for vectors that are added to values) use them too.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """The Triton kernels of gradients that are summed by distance: table, slope, intercept and distance_feature.
 
-A program processes all tiles with the same distance between the block of queries and the block of keys. If distances follow from
-indices, they are the same in all these tiles. So it adds whole tiles and sums along the diagonals once, at the end. Otherwise
-(positions with gaps, thousands of segments) each number is added in memory, as a 64-bit fixed-point number: integer sums do not
-depend on the order.
+A program processes all tiles with the same distance between the block of queries and the block of keys. If distances
+follow from indices, they are the same in all these tiles. So it adds whole tiles and sums along the diagonals once, at
+the end. Otherwise (positions with gaps, thousands of segments) each number is added in memory, as a 64-bit fixed-point
+number: integer sums do not depend on the order.
 """
 
 from typing import no_type_check
@@ -49,9 +49,11 @@ def _recompute_tile(
     sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and distances.
+    """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and
+    distances.
 
-    looked_up: distances, table entries and features of all tiles of the program, or None to read positions pair by pair.
+    looked_up: distances, table entries and features of all tiles of the program, or None to read positions pair by
+        pair.
     """
     full: tl.constexpr = KIND != GENERAL
     block = ib - diagonal
@@ -131,9 +133,9 @@ def distance_gradients(
 ):  # fmt: skip
     """Sum gradients by distance, for distances that follow from indices; do nothing if `regular` is 0.
 
-    grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B. grad_segments
-    [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers [2, h, s] in units of
-    `fixed_point_scale`.
+    grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B.
+    grad_segments [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers
+    [2, h, s] in units of `fixed_point_scale`.
     """
     enabled = True
     if regular is not None:
@@ -209,8 +211,8 @@ def position_gradients(
 ):  # fmt: skip
     """Sum gradients by distance pair by pair, if `regular` is 0: distances do not follow from indices.
 
-    The sums are fixed-point numbers in units of `fixed_point_scale` (4 entries: table, distance_feature, intercept, slope).
-    grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
+    The sums are fixed-point numbers in units of `fixed_point_scale` (4 entries: table, distance_feature, intercept,
+    slope). grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
     """
     if tl.load(regular) == 0:
         number, _pair, batch, head = _locate(tl.program_id(0), lines, sizes.heads)
@@ -250,7 +252,9 @@ def position_gradients(
 @triton.jit
 @no_type_check
 def _entries(tile_sums, e, lines, chosen, B: tl.constexpr):
-    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the next."""
+    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the
+    next.
+    """
     line = e // B
     n = e % B
     own = tl.load(tile_sums + line.to(tl.int64) * (2 * B) + n, mask=chosen & (line < lines), other=0.0)
@@ -287,7 +291,8 @@ def sum_columns(
 ):  # fmt: skip
     """Sum the results of `distance_gradients` [b h, lines, 2 B] over the batch into columns, [rows, columns].
 
-    pairs: how many of (b, h) belong to a row, `batch` times `heads`. Entry e belongs to column e + start; those past an end are
+    pairs: how many of (b, h) belong to a row, `batch` times `heads`. Entry e belongs to column e + start; those past an
+        end are
     added to it. end_sums [.., b, h, queries]: more of the first and the last column, or None.
     """
     program = tl.program_id(0)

@@ -49,16 +49,18 @@ def _step_name(name: str, axis: str) -> str:
     return f"{name}_{axis}_step"
 
 
-# What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few segments; see
-# `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and the vectors that are added
-# to values, or None; it has the strides of rows.
+# What else they read. cell, cell_origin and max_per_cell are the start of the search for a segment, or None with few
+# segments; see `tiles.cells`. value_rows [b, h, i, r]: in a backward pass, the products of each query's gradient and
+# the vectors that are added to values, or None; it has the strides of rows.
 _DERIVED = ("cell", "cells", "cell_origin", "max_per_cell", "value_rows")
 _namedtuple: Any = collections.namedtuple
 KernelArguments = _namedtuple("KernelArguments", _tuple_names())
 
 
 def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
-    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters then."""
+    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters
+    then.
+    """
     values: dict[str, Any] = dict.fromkeys(KernelArguments._fields)
     for name in names_for(TRITON):
         x = getattr(arguments, name)

@@ -22,7 +22,8 @@ def sum_dtype(q: Tensor) -> torch.dtype:
 
 
 class FixedPoint(NamedTuple):
-    """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are finite.
+    """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are
+    finite.
 
     The factors are for table, distance_feature, intercept and slope.
     """
@@ -137,10 +138,11 @@ def _regular(case: Case) -> Tensor:
 
 
 def row_sum_scale(call: Call, grad: Tensor) -> Tensor:
-    """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point number.
+    """Return the factor, [1] in float64, that converts the sum of the gradients of a query's logits to a fixed-point
+    number.
 
-    The sum of their magnitudes is at most 2 |gradient| |value|. A value may have a vector added to it. NaN and infinity are left
-    out, so that they do not reach other queries than those that see them.
+    The sum of their magnitudes is at most 2 |gradient| |value|. A value may have a vector added to it. NaN and infinity
+    are left out, so that they do not reach other queries than those that see them.
     """
     gradient, value, *vector = (
         x.abs().nan_to_num_(nan=0.0, posinf=0.0).amax().double() for x in (grad, call.v, call.values) if x is not None
@@ -156,8 +158,8 @@ def _fixed_point_scale(bound: Tensor) -> Tensor:
 def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> FixedPoint:
     """Return the fixed-point numbers of a call.
 
-    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1. A
-    value may have a vector added to it.
+    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to
+    1. A value may have a vector added to it.
     """
     gradient, value, *vector = (x.float().norm(dim=-1).amax() for x in (grad, call.v, call.values) if x is not None)
     max_gradient_sum = gradient * sum(vector, value) * 4 * lse.numel()

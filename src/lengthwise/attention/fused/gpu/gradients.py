@@ -120,11 +120,13 @@ def key_gradients(
     sizes, factor, inverse, scale, blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, if it is needed.
+    """Compute dk and dv of a block of keys, and the sums of dS that make up the gradient of prefix_sum, if it is
+    needed.
 
-    args.grad_prefix_sum [b, h, j]: the negated sum of each key. row_sums [b, h, i]: that of each query, as a fixed-point number in
-    units of `row_scale`. What was summed up in prefix_sum has a gradient in which most pairs are added once and subtracted once.
-    So both sums must be of the very same numbers, and another kernel rounds differently.
+    args.grad_prefix_sum [b, h, j]: the negated sum of each key. row_sums [b, h, i]: that of each query, as a
+    fixed-point number in units of `row_scale`. What was summed up in prefix_sum has a gradient in which most pairs are
+    added once and subtracted once. So both sums must be of the very same numbers, and another kernel rounds
+    differently.
     """
     jb, _, batch, kv_head = _locate(tl.program_id(0), blocks, sizes.heads // sizes.group)
     k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
@@ -162,7 +164,9 @@ def _weights(
     q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args, sizes,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see `_add_bias`)."""
+    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see
+    `_add_bias`).
+    """
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
         s, distance, entry, feature, queries, keys, batch, head, info, inverse, args, sizes, KIND, False
@@ -177,8 +181,8 @@ def _logit_gradients(
     q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, batch, head, info, factor, inverse, args,
     sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
-    slope · distance_feature in two factors (see `_add_bias`)."""
+    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are
+    visible, and slope · distance_feature in two factors (see `_add_bias`)."""
     p, slope_feature, slope_factor = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info,
                                               factor, inverse, args, sizes, KIND)  # fmt: skip
     dP = _dot(grad, tl.trans(v))
@@ -201,9 +205,9 @@ def _accumulate_dq(
 ):  # fmt: skip
     """Add the contribution of one more block of keys to the state of a block of queries.
 
-    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and of `rows`,
-    and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of
-    slope · distance_feature and the sums of weights past either end of the table.
+    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and
+    of `rows`, and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also
+    holds the mean of slope · distance_feature and the sums of weights past either end of the table.
     """
     dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
     full: tl.constexpr = KIND != GENERAL
@@ -252,10 +256,10 @@ def query_gradients(
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 
-    residuals [b, h, i]: the sum of dS, that of a sink included, if ROW_SUMS. It would be 0 without rounding errors, as the
-    gradient of a bias needs; `corrected` is delta plus that sum. dw, means [b, h, i]: the gradient of query_scale; the mean of
-    slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
-    table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    residuals [b, h, i]: the sum of dS, that of a sink included, if ROW_SUMS. It would be 0 without rounding errors, as
+    the gradient of a bias needs; `corrected` is delta plus that sum. dw, means [b, h, i]: the gradient of query_scale;
+    the mean of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the
+    last entry of the table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
     """
     number, pair, batch, head = _locate(tl.program_id(0), blocks, sizes.heads)
     ib = blocks - 1 - number  # longest first

@@ -1,10 +1,11 @@
-"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and `ContentBias`.
+"""Attention on a GPU with products of a vector per query and a vector per distance: `RelativeKeyBias` and
+`ContentBias`.
 
-The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the products
-of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may be as large as a T x T
-matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. So are the rows
-that vectors added to values need (value_vectors.py). Memory grows as T, not T². If positions are consecutive, rows hold only
-the distances that the causal mask and the window leave.
+The CPU kernel computes the products block by block (csrc/relative.h). On a GPU they are computed before the kernel: the
+products of a query with the vectors of all distances are a row of n numbers (`rows`), and the rows of all queries may
+be as large as a T x T matrix. So they are computed for some queries at a time, in one matrix product, and again in the
+backward pass. So are the rows that vectors added to values need (value_vectors.py). Memory grows as T, not T². If
+positions are consecutive, rows hold only the distances that the causal mask and the window leave.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The Triton kernels that find the kind of every tile and sort the tiles of a line by it; parts.py explains the kinds.
 
-They are two, because the threads of a program may not see what others of the same program write to memory. The kinds are
-complete once the first kernel ends. tiles.py launches both.
+They are two, because the threads of a program may not see what others of the same program write to memory. The kinds
+are complete once the first kernel ends. tiles.py launches both.
 """
 
 from typing import no_type_check
@@ -34,8 +34,8 @@ def _spread(at, token, less):
 @no_type_check
 def _relation(q, k, position_q, position_k, documents, queries, keys, window, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr,
               SIZE_K: tl.constexpr):  # fmt: skip
-    """Return, for tiles of blocks q and k [y]: whether any pair can be visible, whether all are, the smallest and the largest
-    distance, and whether distances follow from indices. The pointers are those of one row of the batch."""
+    """Return, for tiles of blocks q and k [y]: whether any pair can be visible, whether all are, the smallest and the
+    largest distance, and whether distances follow from indices. The pointers are those of one row of the batch."""
     offset = keys - queries
     q_low = offset + q * SIZE_Q
     q_high = tl.minimum(q_low + SIZE_Q, keys) - 1
@@ -86,8 +86,8 @@ def _knots_in_tile(q, nearest, furthest, distance_feature, query_scale, knots, q
                    SIZE_Q: tl.constexpr, SPAN: tl.constexpr):  # fmt: skip
     """Return how many knots are <= every coordinate of tiles with these distances, and how many are <= some coordinate.
 
-    With NaN the former are none and the latter all. SPAN: entries of distance_feature that are read together. Tiles whose
-    distances follow from indices have fewer.
+    With NaN the former are none and the latter all. SPAN: entries of distance_feature that are read together. Tiles
+    whose distances follow from indices have fewer.
     """
     first = tl.minimum(tl.maximum(nearest, 0), feature_size - 1)
     last = tl.minimum(tl.maximum(furthest, 0), feature_size - 1)
@@ -185,8 +185,8 @@ def classify_tiles(
 ):  # fmt: skip
     """Write the kind, the info and the block of tiles as one number each, [r, lines, width]; see `Tiles` in parts.py.
 
-    LINES: what the tiles of a line share, "queries", "keys" or "distance" (of their blocks, from -below on). A window of 0 is
-    none. A line is divided among `programs`, each of which classifies TILES tiles.
+    LINES: what the tiles of a line share, "queries", "keys" or "distance" (of their blocks, from -below on). A window
+    of 0 is none. A line is divided among `programs`, each of which classifies TILES tiles.
     """
     program = tl.program_id(0)
     line = (program // programs) % lines

@@ -1,7 +1,8 @@
-"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
+"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the
+kinds.
 
-A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads. While tiles
-are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.
+A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads.
+While tiles are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.
 """
 
 import functools
@@ -106,8 +107,8 @@ def _remembered(build: Callable[..., Any], layout: Layout, *sizes: Any) -> Any:
 def lists(build: Callable[..., Any], case: Case, *sizes: Any) -> Any:
     """Return build(case, *sizes), where `build` is by_queries, by_keys or by_distance.
 
-    The last 16 lists are kept. They are not kept where a CUDA graph is captured, because there they have no contents before the
-    graph runs.
+    The last 16 lists are kept. They are not kept where a CUDA graph is captured, because there they have no contents
+    before the graph runs.
     """
     layout = case.layout
     if layout is None or (case.device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
@@ -130,8 +131,8 @@ def by_keys(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
 def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor, Tensor, int]:
     """Return the lists for lines of tiles at one distance, and how many lines there are before distance 0.
 
-    Entries contain blocks of queries. coarse: sizes of larger tiles, each divided into several of these; a tile is FAR only if
-    its larger tile is.
+    Entries contain blocks of queries. coarse: sizes of larger tiles, each divided into several of these; a tile is FAR
+    only if its larger tile is.
     """
     blocks_q, blocks_k = _blocks(case, size, size)
     offset = case.keys - case.queries
@@ -153,7 +154,9 @@ def _sorted(
     coarse: tuple[int, int] = (0, 0),
     below: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r, lines, 4]."""
+    """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r,
+    lines, 4].
+    """
     from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
 
     arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
@@ -179,10 +182,12 @@ def _sorted(
 
 
 def cells(knots: Tensor, segments: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where to begin the search for the segment of a coordinate, using 2 · segments equal cells between the end knots.
+    """Return where to begin the search for the segment of a coordinate, using 2 · segments equal cells between the end
+    knots.
 
-    The results are: for every cell how many knots lie in cells before it; [first knot, cells per unit]; and the largest number of
-    knots in a cell. This is exact, because knots and coordinates are assigned to cells by the same arithmetic.
+    The results are: for every cell how many knots lie in cells before it; [first knot, cells per unit]; and the largest
+    number of knots in a cell. This is exact, because knots and coordinates are assigned to cells by the same
+    arithmetic.
     """
     count = 2 * segments
     low, high = knots[0], knots[-1]

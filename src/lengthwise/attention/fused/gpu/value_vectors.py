@@ -1,8 +1,9 @@
-"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without them.
+"""Vectors of distances that are added to values: what the output and the gradients need besides the kernels without
+them.
 
-They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights by
-distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>; the second
-product is a table with a row for each query, like `rows`.
+They have the same distances as `rows`. The output is that of attention plus the product of each query's sums of weights
+by distance (weights.py) and the vectors. In the backward pass, the gradient of a weight is <dO, v_j> + <dO, vector>;
+the second product is a table with a row for each query, like `rows`.
 """
 
 import math
@@ -25,7 +26,8 @@ def sums_of_weights(
     rows, first = call.arguments.rows, call.arguments.rows_first
     assert rows is not None
     repeats = call.arguments.position_q is not None  # whether a distance may occur several times in a row
-    # No distance is below the first, so all weights of FAR tiles belong to the last one, which gets what the others leave.
+    # No distance is below the first, so all weights of FAR tiles belong to the last one, which gets what the others
+    # leave.
     near_only = call.arguments.causal and not repeats and first <= 0
     sums = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if repeats else lse.dtype)
     ends = lse.new_empty(splits, 2, *lse.shape)
