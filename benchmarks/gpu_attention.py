@@ -62,7 +62,9 @@ LIMITS = {
 
 
 def check() -> dict[str, float]:
-    """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is too large."""
+    """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is
+    too large.
+    """
     path = Path(__file__).parent.parent / "tests" / "attention" / "fused" / "gpu_cases.py"
     spec = importlib.util.spec_from_file_location("gpu_cases", path)
     assert spec and spec.loader

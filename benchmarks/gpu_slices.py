@@ -273,7 +273,9 @@ def fox_and_shaw(setting: Setting) -> Iterator[Measurement]:
     sizes = Sizes(setting)
 
     def agreement_of(name: str) -> Figures:
-        """The largest differences of a model's loss and gradients, relative to the largest gradient of each parameter."""
+        """The largest differences of a model's loss and gradients, relative to the largest gradient of each
+        parameter.
+        """
         losses, gradients = [], []
         for backend in ("fused", "reference"):
             model = sizes.decoder(setting, name, backend)

@@ -92,5 +92,6 @@ def save(name: str, figures: dict[str, Any]) -> None:
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
     print(f"commit {facts['commit']}{changed}")
     print(
-        f"command: {facts['command']}\nkept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
+        f"command: {facts['command']}\nkept in "
+        f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
     )

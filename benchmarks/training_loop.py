@@ -57,7 +57,8 @@ def main() -> None:
         }
         f = figures[name]
         print(
-            f"{name:<12} {f['overhead']:.1%} outside ({f['low']:.1%} - {f['high']:.1%}), {f['steps_per_second']:.1f} steps/s"
+            f"{name:<12} {f['overhead']:.1%} outside ({f['low']:.1%} - {f['high']:.1%}), {f['steps_per_second']:.1f} "
+            "steps/s"
         )
     save("training_loop", figures)
 

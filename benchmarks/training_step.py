@@ -68,7 +68,9 @@ def memory(name: str, length: int) -> float:
 
 
 def resident(field: str) -> int:
-    """KiB from /proc (Linux): VmRSS now, VmHWM at most so far. getrusage would count the parent's memory before exec."""
+    """KiB from /proc (Linux): VmRSS now, VmHWM at most so far. getrusage would count the parent's memory
+    before exec.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(field)))
 

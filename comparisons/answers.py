@@ -83,7 +83,8 @@ def select_implementations(encodings: Iterable[str] = ()) -> list[Implementation
     available = {name for implementation in implementations for name in implementation.encodings}
     for name in sorted(selected - available):
         raise ConfigError(
-            f"no other library's {name} is compared{near_miss(name, available)}; available: {', '.join(sorted(available))}"
+            f"no other library's {name} is compared{near_miss(name, available)}; available: "
+            f"{', '.join(sorted(available))}"
         )
     return [each for each in implementations if not selected or selected & each.encodings]
 

@@ -56,7 +56,9 @@ def load_wall() -> ModuleType:
 
 
 class FlaImplementation(Implementation):
-    """A function that returns the outputs of all queries. With unit vectors as values, an output is a row of weights."""
+    """A function that returns the outputs of all queries. With unit vectors as values, an output is a row
+    of weights.
+    """
 
     library = "fla-core"
     needs_every_key = True
@@ -151,8 +153,8 @@ class StickBreakingWeights(FlaImplementation):
 
 SCALED = dict.fromkeys(
     ("value at 512", "bfloat16 at 512"),
-    "the bias of the gates is multiplied by the attention scale, which FoX does not do; this is the formula of PaTHFoX with "
-    "scaled_gate",
+    "the bias of the gates is multiplied by the attention scale, which FoX does not do; this is the formula of PaTHFoX "
+    "with scaled_gate",
 )
 
 IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (

@@ -69,7 +69,9 @@ def with_rest(weights: Tensor) -> Tensor:
 
 
 class Model(ABC):
-    """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t, vocabulary]."""
+    """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t,
+    vocabulary].
+    """
 
     @abstractmethod
     def forward(self, tokens: Tensor) -> Tensor:
@@ -77,7 +79,9 @@ class Model(ABC):
 
     @abstractmethod
     def extend(self, tokens: Tensor, start: int, end: int, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before the first."""
+        """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before
+        the first.
+        """
 
     def decode(self, tokens: Tensor, prompt: int) -> Tensor:
         """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the
@@ -95,7 +99,9 @@ class Model(ABC):
         raise NotApplicable("its forward pass has no argument for padding")
 
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the logits of rows that are packed documents of these lengths. Positions start at 0 in each document."""
+        """Return the logits of rows that are packed documents of these lengths. Positions start at 0 in
+        each document.
+        """
         raise NotApplicable("its model does not support packed documents")
 
     def packed_as_called(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:

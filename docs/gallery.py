@@ -35,14 +35,14 @@ FORMAT_OFF = "<!-- fmt: off -->"  # Markdown formatters must not change the exam
 
 GROUPS = {
     "Rotate queries and keys": "Two dimensions that are rotated together are a pair. Fast pairs turn by a large angle from one "
-    "position to the next and distinguish near tokens; slow pairs turn by a small angle and distinguish far ones. To interpolate a "
-    "pair means to divide its angles by a factor.",
+    "position to the next and distinguish near tokens; slow pairs turn by a small angle and distinguish far ones. To "
+    "interpolate a pair means to divide its angles by a factor.",
     "Add a bias to the logits": "A number is added to the logit of each query and key, before the softmax. It depends on their "
     "positions and the head.",
     "Depend on content, or add vectors": "What is added depends on the content of the tokens, or is a vector instead of a number.",
     "Scale the logits, or change the softmax": "These change how sharp attention is, and combine with any other encoding: "
-    "`rope(temperature=ssmax,sinks=true)`. A temperature multiplies the logits of each query by a number that depends on its "
-    "position. The number grows with the position, because a softmax over more keys is flatter.",
+    "`rope(temperature=ssmax,sinks=true)`. A temperature multiplies the logits of each query by a number that depends "
+    "on its position. The number grows with the position, because a softmax over more keys is flatter.",
     "Act on embeddings": "A vector for each position is added to the token embeddings before the first layer.",
     "No position encoding": "Only the causal mask gives information about positions.",
 }
@@ -286,8 +286,8 @@ def _declared(entry: Entry) -> list[str]:
         sentences.append("With default settings, adding the same number to all positions changes the result.")
     if data["depends_on_length"]:
         sentences.append(
-            "The result for a pair of positions depends on the current length. A KV cache is computed again when the length "
-            "changes it."
+            "The result for a pair of positions depends on the current length. A KV cache is computed again when the "
+            "length changes it."
         )
     if data["max_length"] is not None:
         sentences.append(f"With default settings, it supports at most {data['max_length']:,} positions.")

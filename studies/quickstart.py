@@ -22,8 +22,9 @@ study = Study(
     name="quickstart",
     question="Trained on short sequences, which position encodings still predict text, and still copy, at longer ones?",
     expectation=(
-        "On text, the cross-entropy of FIRE, ALiBi and KERPLE does not rise beyond the training length; NoPE and T5 lose a "
-        "little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some sequences of twice "
+        "On text, the cross-entropy of FIRE, ALiBi and KERPLE does not rise beyond the training length; NoPE and T5 "
+        "lose a little; RoPE and sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some "
+        "sequences of twice "
         "the length, ALiBi few, the others none."
     ),
     cost="5 to 9 minutes on 2 idle CPU cores",

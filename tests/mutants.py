@@ -332,7 +332,8 @@ def main(argv: list[str]) -> int:
     for outcome in attempts(chosen, tested, seconds, wanted.workers):
         outcomes.append(outcome)
         print(
-            f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  {outcome['mutant']}",
+            f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  "
+            f"{outcome['mutant']}",
             flush=True,
         )
     counts = Counter(outcome["outcome"] for outcome in outcomes)

@@ -258,8 +258,9 @@ def complaint(make: Any, found: Numbers, before: dict[str, Any] | None) -> str |
     changed = [case for case, values in before["cases"].items() if case in found and not alike(found[case], values)]
     if make.version == before["version"] and changed:
         return (
-            f"{where} gives other results than version {make.version} did ({changed[0]}; {len(changed)} of {len(found)} cases). If "
-            f"that is meant, raise the class attribute `version` to {make.version + 1}, so that stored runs are not taken for "
+            f"{where} gives other results than version {make.version} did ({changed[0]}; {len(changed)} of "
+            f"{len(found)} cases). If that is meant, raise the class attribute `version` to {make.version + 1}, so "
+            "that stored runs are not taken for "
             f"new ones; {again}"
         )
     if make.version != before["version"]:

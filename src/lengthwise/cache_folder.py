@@ -83,8 +83,8 @@ def _warn(error: CacheError | OSError) -> None:
     if reason not in _warned:
         _warned.add(reason)
         warnings.warn(
-            f"lengthwise cannot use its cache, so every process computes its content again: {reason}. Set LENGTHWISE_CACHE to "
-            "a folder that you can write to",
+            f"lengthwise cannot use its cache, so every process computes its content again: {reason}. Set "
+            "LENGTHWISE_CACHE to a folder that you can write to",
             stacklevel=3,
         )
 

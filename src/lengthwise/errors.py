@@ -11,7 +11,9 @@ from lengthwise.versions import INSTALLED
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error in one line: what is wrong and how to fix it, or the type and the message of an unexpected error."""
+    """Return an error in one line: what is wrong and how to fix it, or the type and the message of an
+    unexpected error.
+    """
     return expected_line(error) or first_line(error)
 
 

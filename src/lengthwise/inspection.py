@@ -122,8 +122,8 @@ def _build(choice: Choice, sizes: dict[str, int], seed: int) -> PositionEncoding
         learned = sum(p.numel() for p in choice.build(**sizes).parameters())
     if learned > MOST_PARAMETERS:
         raise ConfigError(
-            f"{choice.label} must have at most {MOST_PARAMETERS:,} parameters to be inspected, got {learned:,} at these sizes; "
-            "make the sizes smaller"
+            f"{choice.label} must have at most {MOST_PARAMETERS:,} parameters to be inspected, got {learned:,} at "
+            "these sizes; make the sizes smaller"
         )
     with torch.random.fork_rng(devices=[]), _default_float64():
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the caller's GPUs
@@ -146,8 +146,8 @@ def afford(data: Data, numbers: int) -> None:
     """Raise `ConfigError` if a result would have more than `MOST` numbers."""
     if numbers > MOST:
         raise ConfigError(
-            f"{data['name']} at length {data['length']:,} must have at most {MOST:,} numbers, got {numbers:,}; choose a "
-            "shorter length, fewer heads or smaller dimensions"
+            f"{data['name']} at length {data['length']:,} must have at most {MOST:,} numbers, got {numbers:,}; choose "
+            "a shorter length, fewer heads or smaller dimensions"
         )
 
 
@@ -250,7 +250,9 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 
 
 def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
-    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
+    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector
+    added to q.
+    """
     kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
     return [term for term in modifiers.terms if isinstance(term, kinds) and term.has_bias]
 

@@ -48,7 +48,9 @@ class Panel:
 
 
 def picture(data: Data) -> tuple[str, str]:
-    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts if there is nothing to draw."""
+    """Return the SVG of what `inspect` found, and what it shows in words; two empty texts if there is
+    nothing to draw.
+    """
     panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
     chosen = [panel for panel in panels if panel.is_nonzero][:2]
     if not chosen:
@@ -257,7 +259,9 @@ def _share(data: Data, curves: Sequence[Sequence[float]]) -> Panel:
 
 
 def _rotation(data: Data) -> list[Panel]:
-    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE has panels."""
+    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE
+    has panels.
+    """
     sizes = {name: data[name] for name in ("head_dim", "train_length", "length")}
     plain = inspect(choose(RoPE), num_heads=1, **sizes)
     rotations: dict[str, Data] = {data["name"]: data}

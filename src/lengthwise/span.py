@@ -148,8 +148,8 @@ def lowest_and_highest(positions: Int[Tensor, "b t *axes"]) -> tuple[int, int]:
         raise ConfigError(f"positions must be at least 0, got {lowest}")
     if highest >= MAX_LENGTH:
         raise ConfigError(
-            f"positions must be below 2^53, up to where float64 holds whole numbers exactly, got {highest}; subtract the first "
-            "position from all, or count in larger units"
+            f"positions must be below 2^53, up to where float64 holds whole numbers exactly, got {highest}; subtract "
+            "the first position from all, or count in larger units"
         )
     return lowest, highest
 
@@ -188,7 +188,8 @@ def token_positions(
     axes = _require_integers(name, value).long()
     if axes.shape[1] != tokens or axes.shape[0] not in (1, rows) or not axes.shape[2]:
         raise ConfigError(
-            f"{name} must have the shape [{rows} or 1, {tokens}] or [{rows} or 1, {tokens}, axes], got {tuple(axes.shape)}"
+            f"{name} must have the shape [{rows} or 1, {tokens}] or [{rows} or 1, {tokens}, axes], got "
+            f"{tuple(axes.shape)}"
         )
     if axes.shape[2] == 1:
         return axes[..., 0], None

@@ -1,4 +1,6 @@
-"""Trackers, which show training curves and scores beside the results database, by the classes of `accelerate.tracking`."""
+"""Trackers, which show training curves and scores beside the results database, by the classes of
+`accelerate.tracking`.
+"""
 
 import dataclasses
 import hashlib
@@ -148,8 +150,8 @@ class MLflow(Tracker):
     def __post_init__(self) -> None:
         if self.uri is not None and not re.fullmatch(r"https?://[^\s@?#]+", self.uri):
             raise ConfigError(
-                "mlflow: uri must be the address of a tracking server without credentials, such as https://host:5000; the user and "
-                "the password belong in MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                "mlflow: uri must be the address of a tracking server without credentials, such as https://host:5000; "
+                "the user and the password belong in MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
 
     def needs_results(self) -> bool:
@@ -275,12 +277,13 @@ def require_usable(trackers: Iterable[Tracker], results: str, is_remote: bool) -
             spec = importlib.util.find_spec(package)
             if spec is None or spec.origin is None:  # any folder of that name is found, but has no origin
                 raise ConfigError(
-                    f"tracker {tracker.name} needs the package {package}, which is not installed; {install_extra(tracker.name)}"
+                    f"tracker {tracker.name} needs the package {package}, which is not installed; "
+                    f"{install_extra(tracker.name)}"
                 )
         if tracker.folder is not None:
             require_no_address(f"{tracker.name}: folder", tracker.folder)
         if is_remote and tracker.needs_results():
             raise ConfigError(
-                f"tracker {tracker.name} writes files, and the results folder {results} is not on this machine; name a folder, as "
-                f"in: --trackers {tracker.name}:folder=PATH"
+                f"tracker {tracker.name} writes files, and the results folder {results} is not on this machine; name a "
+                f"folder, as in: --trackers {tracker.name}:folder=PATH"
             )

@@ -56,7 +56,9 @@ def warn_of_untested_version(stacklevel: int) -> None:
 
 @functools.cache
 def own_cache_name() -> str:
-    """Return the name of the cache in outputs of the installed transformers, which `generate` and its own models use."""
+    """Return the name of the cache in outputs of the installed transformers, which `generate` and its own
+    models use.
+    """
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
     fields = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}

@@ -63,13 +63,16 @@ def not_repeatable(instance: object, method: str, returned: str) -> ConfigError:
     """
     make = type(instance)
     return ConfigError(
-        f"{source_location(getattr(make, method))}: {make.__name__}.{method} must return the same {returned} for the same state "
-        "of its generator; pass the generator to every random function, as in torch.randint(10, (3, 5), generator=generator)"
+        f"{source_location(getattr(make, method))}: {make.__name__}.{method} must return the same {returned} for the "
+        "same state of its generator; pass the generator to every random function, as in torch.randint(10, (3, 5), "
+        "generator=generator)"
     )
 
 
 def described(value: Any) -> str:
-    """Return a value for a message: small values as they are, tensors as their dtype and shape, others as their type."""
+    """Return a value for a message: small values as they are, tensors as their dtype and shape, others as
+    their type.
+    """
     plain = (bool, int, float, complex, str, type(None))
     if isinstance(value, plain) or (isinstance(value, (tuple, list)) and all(isinstance(x, plain) for x in value)):
         return reprlib.repr(value)

@@ -36,7 +36,9 @@ def validated(value: Any, expected: Any, name: str) -> Any:
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
-    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem, such as an unknown setting."""
+    """Return the dataclass that JSON describes. Raise `ConfigError` with the first problem, such as an
+    unknown setting.
+    """
     declared: Any = kind
     try:
         return typing.cast(T, _adapter(declared).validate_json(text))

@@ -78,7 +78,9 @@ def unlisted(name: object, names: Iterable[str]) -> str:
 
 
 def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> None:
-    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the known names."""
+    """Raise `ArgumentError` for the first of `names` that is not in `settings`, with a suggestion and the
+    known names.
+    """
     settings = list(settings)
     for name in names:
         if name not in settings:
@@ -87,7 +89,9 @@ def require_known(owner: str, names: Iterable[str], settings: Iterable[str]) -> 
 
 
 def install_extra(extra: str) -> str:
-    """Return how to install an extra (optional dependencies): the package is in no index of packages, so from a clone."""
+    """Return how to install an extra (optional dependencies): the package is in no index of packages, so
+    from a clone.
+    """
     return f"install the extra {extra}: pip install '.[{extra}]' in a clone of Lengthwise"
 
 
@@ -161,13 +165,14 @@ def require_results(name: str, results: str | os.PathLike[str], with_store: bool
         require_no_address(name, results)
     elif re.search(r"[@?#\\]|::", results) or not results.isprintable():
         raise ConfigError(
-            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, got an "
-            "address with a user, a query or several parts; store credentials where the tools of your service look for them"
+            f"{name} must be a folder on this machine, or an address such as s3://bucket/folder without credentials, "
+            "got an address with a user, a query or several parts; store credentials where the tools of your service "
+            "look for them"
         )
     elif not with_store:
         raise ConfigError(
-            f"{name} must be a folder on this machine if it has the database too, got an address; add --store {EXAMPLE} "
-            "(store=... in Python), or give a folder"
+            f"{name} must be a folder on this machine if it has the database too, got an address; add --store "
+            f"{EXAMPLE} (store=... in Python), or give a folder"
         )
 
 

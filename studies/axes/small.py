@@ -36,8 +36,8 @@ def study(seeds: int = 2, steps: int = 2000) -> Study:
         name="axes: small",
         question="Do the row and the column as position IDs help to copy a column that is longer than in training?",
         expectation=(
-            "All models learn the task. At twice the training length, rotations of both axes are right in more than half of the "
-            "examples, and consecutive positions in less than a fifth."
+            "All models learn the task. At twice the training length, rotations of both axes are right in more than "
+            "half of the examples, and consecutive positions in less than a fifth."
         ),
         cost="about 5 minutes of 1 CPU core",
         command="lengthwise run axes/small",

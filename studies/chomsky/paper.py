@@ -27,8 +27,8 @@ def study(seeds: int = 3, steps: int = 10_000) -> Study:
         name="chomsky: paper",
         question="Which levels of the Chomsky hierarchy do models solve at longer lengths than in training?",
         expectation=(
-            "Transformers solve even pairs and bucket sort, no context-free task, and no other context-sensitive one. Randomized "
-            "positions raise the mean accuracy over all tasks by 0.12."
+            "Transformers solve even pairs and bucket sort, no context-free task, and no other context-sensitive one. "
+            "Randomized positions raise the mean accuracy over all tasks by 0.12."
         ),
         cost="360 trainings of 10,000 steps, some days of one GPU (estimated)",
         command="lengthwise run chomsky/paper --device cuda",

@@ -40,8 +40,9 @@ def study(seeds: int = 3, steps: int = 3000) -> Study:
         name="chomsky: small",
         question="Which levels of the Chomsky hierarchy do small models solve at longer lengths than in training?",
         expectation=(
-            "At least one decoder solves even pairs and bucket sort, and Mamba solves bucket sort. Nothing solves cycle "
-            "navigation, reverse string or stack manipulation. Missing duplicate is not solved without randomized positions, which "
+            "At least one decoder solves even pairs and bucket sort, and Mamba solves bucket sort. Nothing solves "
+            "cycle navigation, reverse string or stack manipulation. Missing duplicate is not solved without "
+            "randomized positions, which "
             "raise RoPE's mean accuracy by at least 0.05."
         ),
         cost="about an hour of 2 idle CPU cores, two hours of 2 that others use too (estimated)",

@@ -38,8 +38,8 @@ def study(seeds: int = 2, steps: int = 3000) -> Study:
         name="coupling: small",
         question="How much longer numbers does a small model add if digits of equal significance share a position?",
         expectation=(
-            "With coupling, more than half of the sums of 12 digits are right, twice the training length. With consecutive "
-            "positions at most 5 % are right at 8 digits and none from 12 digits on."
+            "With coupling, more than half of the sums of 12 digits are right, twice the training length. With "
+            "consecutive positions at most 5 % are right at 8 digits and none from 12 digits on."
         ),
         cost="about 10 minutes of 1 CPU core",
         command="lengthwise run coupling/small",

@@ -87,8 +87,8 @@ MODEL = ModelConfig(d_model=64, num_layers=2, num_heads=4)
 TRAINED_ROTATIONS = (RoPE, PRoPE, XPos, LeRoPE)
 WITH_FACTOR = ("PI", "NTKAware", "NTKByParts", "YaRN", "Llama3", "LongRoPE")
 EXPECTATION = (
-    "Encodings of distances lead at eight times the training length on text. No encoding tracks the state there, and none keeps an "
-    "exact copy of random symbols. Temperatures and sinks change NoPE by less than the seeds differ."
+    "Encodings of distances lead at eight times the training length on text. No encoding tracks the state there, and "
+    "none keeps an exact copy of random symbols. Temperatures and sinks change NoPE by less than the seeds differ."
 )
 
 SETTINGS: dict[str, tuple[int, int, int]] = {  # of each class of task: training length, steps, batch size

@@ -81,8 +81,8 @@ def study(text: str = "python:docstrings", seeds: int = 3, scale: str = "laptop"
         name=f"fire: ablations ({scale})",
         question="Which parts of FIRE matter for its cross-entropy beyond the training length?",
         expectation=(
-            "Without log and threshold (eq. 21) and with a linear function, FIRE is worst beyond the training length; the other "
-            "variants do not differ significantly."
+            "Without log and threshold (eq. 21) and with a linear function, FIRE is worst beyond the training length; "
+            "the other variants do not differ significantly."
         ),
         cost="about an hour of 2 CPU cores" if scale == "laptop" else "8 trainings of 600,000 steps: a cluster",
         command="lengthwise run fire/ablations",

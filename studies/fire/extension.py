@@ -62,10 +62,12 @@ def study(text: str = "python:docstrings", seeds: int = 3, factor: int = 4) -> S
         name="fire: context extension",
         question="Which change of a trained RoPE model lets it read longer texts, before and after fine-tuning?",
         expectation=(
-            "Without training, every method is better than RoPE at four times the training length, and PI is the worst of them at "
-            "the training length. After 100 steps all of them, and RoPE, lie within 0.05 nats per byte there. Self-Extend, ReRoPE "
-            "and DCA lose at most 0.1 nats per byte up to four times the training length, STRING fails. Without its encoding "
-            "(DroPE), the model is better than RoPE there after 10 % of the training, and worse at the training length after 2 %."
+            "Without training, every method is better than RoPE at four times the training length, and PI is the worst "
+            "of them at the training length. After 100 steps all of them, and RoPE, lie within 0.05 nats per byte "
+            "there. Self-Extend, ReRoPE "
+            "and DCA lose at most 0.1 nats per byte up to four times the training length, STRING fails. Without its "
+            "encoding (DroPE), the model is better than RoPE there after 10 % of the training, and worse at the "
+            "training length after 2 %."
         ),
         cost="about 35 minutes of 2 CPU cores",
         command="lengthwise run fire/extension",

@@ -22,8 +22,8 @@ def study(
     return laptop_study(
         name="fire: language modelling (medium)",
         expectation=(
-            "FIRE, KERPLE and T5 get better with more context by more than in the small study, and the gap between them and ALiBi "
-            "grows. RoPE and sinusoidal fail beyond the training length as before."
+            "FIRE, KERPLE and T5 get better with more context by more than in the small study, and the gap between "
+            "them and ALiBi grows. RoPE and sinusoidal fail beyond the training length as before."
         ),
         cost="about 16 hours of 2 CPU cores",
         command="lengthwise run fire/medium",

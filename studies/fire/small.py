@@ -41,10 +41,11 @@ def study(
     return laptop_study(
         name="fire: language modelling (small)",
         expectation=(
-            "With pieces of text the ordering at four times the training length is FIRE, KERPLE, then T5 and ALiBi, then NoPE, "
-            "with RoPE and sinusoidal far behind, in all domains. With the same targets at every length, RoPE and sinusoidal get "
-            "worse with more context, ALiBi and Sandwich stay flat, and FIRE, KERPLE and T5 get better by less than 0.05 nats per "
-            "byte."
+            "With pieces of text the ordering at four times the training length is FIRE, KERPLE, then T5 and ALiBi, "
+            "then NoPE, with RoPE and sinusoidal far behind, in all domains. With the same targets at every length, "
+            "RoPE and sinusoidal get "
+            "worse with more context, ALiBi and Sandwich stay flat, and FIRE, KERPLE and T5 get better by less than "
+            "0.05 nats per byte."
         ),
         cost="about an hour and a half of 2 CPU cores",
         command="lengthwise run fire/small",

@@ -89,8 +89,9 @@ def study(size: str = "small", seeds: int = 3) -> Study:
         name=f"icfl: architectures, {size}",
         question="Which architectures use more examples than they were trained on, with clean and with noisy labels?",
         expectation=(
-            "All beat averaging at the training length, attention is best. Beyond it, LinearTransformer, RetNet and RWKV4 keep "
-            "their scores, LSTM and Mamba get worse on regression, and Hyena most. Noise does not change which ones keep theirs."
+            "All beat averaging at the training length, attention is best. Beyond it, LinearTransformer, RetNet and "
+            "RWKV4 keep their scores, LSTM and Mamba get worse on regression, and Hyena most. Noise does not change "
+            "which ones keep theirs."
         ),
         cost="just under an hour on 2 CPU cores"
         if small

@@ -36,8 +36,8 @@ study = Study(
     name="icfl: twelve classes of functions",
     question="Which position encodings let a model learn a function from more examples than it was trained on?",
     expectation=(
-        "ALiBi and FIRE extrapolate furthest; beyond the 50 training examples, dynamic NTK and dynamic YaRN degrade slowly, RoPE, "
-        "PI and YaRN at once, and NoPE too. Parities are not learned."
+        "ALiBi and FIRE extrapolate furthest; beyond the 50 training examples, dynamic NTK and dynamic YaRN degrade "
+        "slowly, RoPE, PI and YaRN at once, and NoPE too. Parities are not learned."
     ),
     cost="288 trainings of 50,000 steps, some hours each on one GPU",
     command="lengthwise run icfl/paper --device cuda",

@@ -40,8 +40,9 @@ study = Study(
     name="icfl: small",
     question="Which encodings let a small model learn a function from more examples than it was trained on?",
     expectation=(
-        "At 12 examples all encodings beat averaging. At 96, ALiBi and FIRE are as good as at 12 or better, NoPE nearly so and "
-        "better than RoPE, dynamic NTK and dynamic YaRN are in between, and RoPE, PI and YaRN are worse than at 12."
+        "At 12 examples all encodings beat averaging. At 96, ALiBi and FIRE are as good as at 12 or better, NoPE "
+        "nearly so and better than RoPE, dynamic NTK and dynamic YaRN are in between, and RoPE, PI and YaRN are worse "
+        "than at 12."
     ),
     cost="25 minutes on 2 CPU cores",
     command="lengthwise run icfl/small",

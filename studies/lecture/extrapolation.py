@@ -33,8 +33,8 @@ def study(text: str = "python:source", seeds: int = 3, scale: str = "laptop") ->
         name=f"lecture: extrapolation ({scale})",
         question="How far beyond the training length does each encoding keep its cross-entropy?",
         expectation=(
-            "Sinusoidal gets worse at once beyond the training length, RoPE a few hundred tokens later, T5 from about twice the "
-            "training length on, and ALiBi not up to 16,384."
+            "Sinusoidal gets worse at once beyond the training length, RoPE a few hundred tokens later, T5 from about "
+            "twice the training length on, and ALiBi not up to 16,384."
         ),
         cost="about 50 minutes of 2 CPU cores" if scale == "laptop" else "some days of a GPU",
         command="lengthwise run lecture/extrapolation",

@@ -62,8 +62,9 @@ def study(seeds: int = 3, steps: int = 1500) -> Study:
         name="memorization: small",
         question="Does a model still know memorized labels when sentences are joined to longer texts?",
         expectation=(
-            "All encodings memorize single sentences. Joined ones cost F1: ALiBi loses least, the sinusoidal encoding most, and at "
-            "1,400 none is above 0.7. Trained on one to four sentences, ALiBi, KERPLE and FIRE keep at least 0.9 there."
+            "All encodings memorize single sentences. Joined ones cost F1: ALiBi loses least, the sinusoidal encoding "
+            "most, and at 1,400 none is above 0.7. Trained on one to four sentences, ALiBi, KERPLE and FIRE keep at "
+            "least 0.9 there."
         ),
         cost="41 minutes of 1 CPU core with other work on it",
         command="lengthwise run memorization/small",

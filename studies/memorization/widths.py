@@ -35,8 +35,8 @@ def study(seeds: int = 3, steps: int = 1000) -> Study:
         name="memorization: widths",
         question="How wide must a model be to memorize the labels of 1,400 sentences?",
         expectation=(
-            "F1 rises with the width, from less than 0.7 at 8 to at least 0.99 at 48 and 64. Joined sentences lower it at every "
-            "width; from eight sentences on, all widths lie between 0.5 and 0.7."
+            "F1 rises with the width, from less than 0.7 at 8 to at least 0.99 at 48 and 64. Joined sentences lower it "
+            "at every width; from eight sentences on, all widths lie between 0.5 and 0.7."
         ),
         cost="about 6 minutes of 1 CPU core",
         command="lengthwise run memorization/widths",

@@ -39,8 +39,9 @@ study = Study(
     },
     published=published(
         {"SCAN(split=tr25)": "SCAN", "PCFG": "PCFG"},
-        "theirs and ours are over all test questions, each once (3,136 of SCAN, 11,333 of PCFG, as many of each length); the "
-        "questions of SCAN are the same; their PCFG SET is the released one, ours is drawn by our own generator, with answers of "
+        "theirs and ours are over all test questions, each once (3,136 of SCAN, 11,333 of PCFG, as many of each "
+        "length); the questions of SCAN are the same; their PCFG SET is the released one, ours is drawn by our own "
+        "generator, with answers of "
         "at most 100 symbols (of theirs 0.27 % have more, up to 736)",
     ),
 )

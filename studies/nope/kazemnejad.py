@@ -94,14 +94,16 @@ RANKS_WITH = (
 SOURCE = "Kazemnejad et al. 2023, from the run results in McGill-NLP/length-generalization, mean of 3 seeds"
 
 DIFFERS = (
-    "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too, where ours does not; "
-    "their checkpoint is the best one on validation, ours the last; ours have one token per word, and BOS before the prompt; "
+    "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too, where ours does "
+    "not; their checkpoint is the best one on validation, ours the last; ours have one token per word, and BOS before "
+    "the prompt; "
     "their training set is the same for all seeds, ours another for each"
 )
 
 WEIGHTS = (  # of the scores by which encodings are ranked, where lengths do not count alike
-    "theirs have as many questions at every length, but of addition at every pair of numbers of digits (17 of 192 at length 9, 31 "
-    "at 16); ours have as many of addition at every length, and of parity all there are up to {bits} bits, which are fewer and "
+    "theirs have as many questions at every length, but of addition at every pair of numbers of digits (17 of 192 at "
+    "length 9, 31 at 16); ours have as many of addition at every length, and of parity all there are up to {bits} "
+    "bits, which are fewer and "
     "count less"
 )
 

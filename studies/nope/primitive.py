@@ -39,7 +39,7 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(5, 10, 15, 20, *range(21, 41)), examples=500),
     published=published(
         dict(TASKS.values()),
-        "theirs and ours are over 500 questions at each of 21 to 40; their ceiling for random copies is 0.737, since a symbol was "
-        "lost in the tokenizer",
+        "theirs and ours are over 500 questions at each of 21 to 40; their ceiling for random copies is 0.737, since a "
+        "symbol was lost in the tokenizer",
     ),
 )

@@ -37,8 +37,9 @@ study = Study(
     name="nope: small",
     question="Does the published order of encodings on copying and reversing show in models of 0.2 million parameters?",
     expectation=(
-        "NoPE copies repeated and replaced symbols furthest, then T5, then ALiBi. On random symbols and on reversing T5 and "
-        "ALiBi are at NoPE's height or above it, and all fall to nothing by twice the length. Rotary and sinusoidal fail at "
+        "NoPE copies repeated and replaced symbols furthest, then T5, then ALiBi. On random symbols and on reversing "
+        "T5 and ALiBi are at NoPE's height or above it, and all fall to nothing by twice the length. Rotary and "
+        "sinusoidal fail at "
         "the first longer length everywhere."
     ),
     cost="about 12 minutes on 2 idle CPU cores, 37 on 2 that others use too",
@@ -47,11 +48,12 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(6, 10, *range(11, 21)), examples=200),
     published=published(
         dict(TASKS.values()),
-        "models of 85 million parameters, trained on 2 to 20 symbols and asked at 21 to 40, at each as often; ranks over all "
-        "their tasks; their ceiling for random copies is 0.737; of repeated symbols we have all that are held out, 18 to 28 at a "
+        "models of 85 million parameters, trained on 2 to 20 symbols and asked at 21 to 40, at each as often; ranks "
+        "over all their tasks; their ceiling for random copies is 0.737; of repeated symbols we have all that are held "
+        "out, 18 to 28 at a "
         "length, of replaced ones 180 to 200",
         differs="they have dropout of 0.1, ours none; their checkpoint is the best one on validation, ours the last; they train "
-        "on a fixed set of 100,000 examples, 25.6 times, in batches of mixed lengths, ours on fresh examples at every step, where "
-        "all examples of a batch have one length",
+        "on a fixed set of 100,000 examples, 25.6 times, in batches of mixed lengths, ours on fresh examples at every "
+        "step, where all examples of a batch have one length",
     ),
 )

@@ -69,8 +69,7 @@ def test_equal_best_ones_share(make_study: Make) -> None:
     task = make_study({"FIRE": perfect, "T5": perfect, "NoPE": [[1.0, 0.5, 0.0]] * 2}, metric="exact match").tasks[0]
     assert task.reading == (
         "At 80 bytes (8× the training length), FIRE and T5 have no significant loss (at most 5 percentage points); "
-        "NoPE gets worse. "
-        "FIRE and T5 share the highest mean exact match (1.000), significantly better than NoPE."
+        "NoPE gets worse. FIRE and T5 share the highest mean exact match (1.000), significantly better than NoPE."
     )
 
 
@@ -187,7 +186,8 @@ def test_text_that_counts_predict_better_has_not_been_learned(make_run: Make, ma
     assert [verdict(task, s, 80) for s in task.series] == ["unlearned"] * 3
     assert task.reading == (
         "None of the 3 encodings has learned the task: no better than the baseline “unigram” at 10 bytes (3.150). "
-        "At 80 bytes, the lowest mean cross-entropy (RoPE: 3.825 ±\u00a00.064) is no better than the baseline “unigram” (3.150)."
+        "At 80 bytes, the lowest mean cross-entropy (RoPE: 3.825 ±\u00a00.064) is no better than the baseline "
+        "“unigram” (3.150)."
     )
     assert task.best(80) is None
     assert remark(task, task.series[0]) == "not learned"

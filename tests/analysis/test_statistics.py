@@ -265,7 +265,9 @@ def test_power() -> None:
 
 
 def test_what_only_seeds_and_prompts_together_cause_counts_once() -> None:
-    """Residuals alone: the variance of the means of groups is that of the interaction, so the interval is Student's t."""
+    """Residuals alone: the variance of the means of groups is that of the interaction, so the interval is
+    Student's t.
+    """
     values = np.random.default_rng(3).standard_normal((3, 400))
     values -= values.mean(0) - values.mean()
     values += np.array([[0.0], [1.0], [2.0]])
@@ -330,8 +332,8 @@ def test_one_seed_is_said(make_study: Make) -> None:
 def test_many_pairs_without_a_test_are_counted(make_study: Make) -> None:
     found = statistics_of(make_study({name: [[2.0, 2.1, 2.2]] * 5 for name in "ABCDE"})).tasks[0]
     assert found.notes == (
-        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; B and D; and "
-        "4 more pairs.",
+        "The difference is the same for every seed, so there is no test: A and B; A and C; A and D; A and E; B and C; "
+        "B and D; and 4 more pairs.",
     )
 
 

@@ -193,7 +193,8 @@ SUMS = [
     "all table", "content pieces", "shaw table pieces", "shaw values", "all key values-all", "all values-all values",
     "sums all pieces values",
     "five jumps vectors", "rotation-of-heads five key", "gain rotation-of-heads five", "rotation-of-heads vectors-both-ways key",
-    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared values-behind values",
+    "five forty jumps shared-jumps vectors long key key content wide-content dense dense-keys dense-shared "
+    "values-behind values",
     "five short vectors long key values", "table jumps vectors key dense gain-of-rows", "gain-of-rows five sink",
     "rotation-with-gains dense short content jumps sums values transform gain-of-rows",
     "rotation-with-gains dense-shared short content values transform gain-of-rows",

@@ -206,8 +206,8 @@ def test_files_in_place_of_encodings(here: Call, tmp_path: Path) -> None:
     own = written(tmp_path / "a.jsonl", results(1))
     ran = here("bench", own)
     assert ran.code == 2 and ran.err == (
-        f"lengthwise: {own} is a file of `lengthwise bench`, which measures encodings; compare two files with --compare A B, or "
-        f"continue this one with --out {own}\n"
+        f"lengthwise: {own} is a file of `lengthwise bench`, which measures encodings; compare two files with "
+        f"--compare A B, or continue this one with --out {own}\n"
     )
     other = tmp_path / "retention.jsonl"
     other.write_text(
@@ -226,8 +226,8 @@ def test_a_file_of_bench_in_place_of_one_of_reach(here: Call, tmp_path: Path) ->
     ran = here("reach", own)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"lengthwise: {own} was written by `lengthwise bench`; name a file of `lengthwise reach FOLDER`, or read this one with "
-        f"`lengthwise export answers {own} --out FILE.csv`\n"
+        f"lengthwise: {own} was written by `lengthwise bench`; name a file of `lengthwise reach FOLDER`, or read this "
+        f"one with `lengthwise export answers {own} --out FILE.csv`\n"
     )
 
 

@@ -252,7 +252,8 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attended-distance", "--study", "two", "--task", "cpoy"), "there is no task 'cpoy'; did you mean 'Copy'?"),
         (
             ("attention-distance", "--study", "two", "--against", "nope", "--task", "copy:symbols=9"),
-            "study 'two' has no run of Copy(symbols=9); did you mean 'Copy(symbols=8)'?; its tasks are: Copy, Copy(symbols=8)",
+            "study 'two' has no run of Copy(symbols=9); did you mean 'Copy(symbols=8)'?; its tasks are: Copy, "
+            "Copy(symbols=8)",
         ),
         (("recency", "--study", "two", "--task", "parity"), "study 'two' has no run of Parity; its tasks are: Copy"),
         (
@@ -266,7 +267,8 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("recency", "--study", "two", "--task", "parity:bits=8"), "Parity has no setting 'bits'"),
         (
             ("attended-distance", "--study", "two", "--task", "copy:symbols=8"),
-            "no run of study 'two' can be probed: eeee0000 (FIRE-S, seed 5) is not trained (its status is pending); run its study",
+            "no run of study 'two' can be probed: eeee0000 (FIRE-S, seed 5) is not trained (its status is pending); "
+            "run its study",
         ),
         (
             ("attention-distance", "--study", "later", "--against", "fire-s"),

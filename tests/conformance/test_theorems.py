@@ -93,7 +93,9 @@ def test_they_are_fires_of_one_head_with_the_threshold_at_the_bound(make):
 
 @pytest.mark.parametrize("make", BIASES)
 def test_the_comparison_is_that_of_all_pairs(make):
-    """Against the plain way: every pair by itself; with a threshold below the bound too, where distance is not enough."""
+    """Against the plain way: every pair by itself; with a threshold below the bound too, where distance is
+    not enough.
+    """
     encoding = built(make)
     table = encoding.bias(torch.arange(301)).detach()
     i, j = torch.tril_indices(301, 301)

@@ -1,4 +1,6 @@
-"""The most common mistakes at the command line: exit code 2 and one line that says what was wrong, as in mistakes.json."""
+"""The most common mistakes at the command line: exit code 2 and one line that says what was wrong, as in
+mistakes.json.
+"""
 
 import contextlib
 import io
@@ -216,7 +218,7 @@ def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     assert in_this_process(f"compare rope {ON_COPY} --results readonly") == (
         2,
         [
-            "lengthwise: FOLDER/readonly/results.db cannot be opened (unable to open database file); check that its folder "
-            "exists and is writable"
+            "lengthwise: FOLDER/readonly/results.db cannot be opened (unable to open database file); check that its "
+            "folder exists and is writable"
         ],
     )

@@ -29,7 +29,9 @@ Rows = dict[str, list[Any]]
 
 
 def write_text(folder: Path) -> Path:
-    """Write forty files of an invented language, because the text of the quickstart differs between versions of Python."""
+    """Write forty files of an invented language, because the text of the quickstart differs between
+    versions of Python.
+    """
     draw = random.Random(0).random
     letters = "etaoinshrdlu"
     words = ["".join(letters[int(12 * draw() ** 2)] for _ in range(2 + int(5 * draw()))) for _ in range(WORDS)]

@@ -125,7 +125,9 @@ def test_prompt_lookup_goes_on_beyond_the_training_length(kind: str) -> None:
 
 @torch.no_grad()
 def test_a_chunk_of_a_prompt_with_another_scale_is_refused() -> None:
-    """`generate` then has only the tokens of the chunk. So it does if the caller passes embeddings instead of tokens."""
+    """`generate` then has only the tokens of the chunk. So it does if the caller passes embeddings instead
+    of tokens.
+    """
     model, x = model_with("llama", "dynamicntk:factor=4"), tokens(1, 40)
     with pytest.raises(ConfigError, match=r"another scale at 40 tokens than at 20, .*without prefill_chunk_size"):
         model.generate(x, max_new_tokens=2, prefill_chunk_size=20)

@@ -61,7 +61,9 @@ def labels(path: Path, settings: Settings) -> list[tuple[str, int]]:
 
 
 def test_only_global_layers_of_gemma_3_are_interpolated(tmp_path: Path) -> None:
-    """Blaizzy/mlx-vlm#1709, lablup/mlxcel#1340, antonellof/ferrox#39: the factor was ignored, or applied to all layers."""
+    """Blaizzy/mlx-vlm#1709, lablup/mlxcel#1340, antonellof/ferrox#39: the factor was ignored, or applied to
+    all layers.
+    """
     settings = {name: value for name, value in GEMMA_3.items() if name not in ("rope_parameters", "layer_types")}
     old = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
     assert labels(tmp_path, {**settings, **old, "sliding_window_pattern": 6}) == [

@@ -88,7 +88,9 @@ def test_padding_is_not_counted_in_generation(family: str, encoding: str) -> Non
 
 
 def test_right_padding_works_except_in_generation() -> None:
-    """With a cache, transformers gives generated tokens other position IDs than tokens that follow their text directly."""
+    """With a cache, transformers gives generated tokens other position IDs than tokens that follow their
+    text directly.
+    """
     model, x = use(model_of("llama")), tokens(1, 12)
     mask = torch.ones_like(x).index_fill(1, torch.arange(8, 12), 0)
     with torch.no_grad():
@@ -101,7 +103,9 @@ def test_right_padding_works_except_in_generation() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "gemma", "mpt"])
 def test_absolute_positions_are_added_to_embeddings_of_the_caller_too(family: str) -> None:
-    """With and without a cache, with positional arguments, with padding, and after the embeddings have been replaced."""
+    """With and without a cache, with positional arguments, with padding, and after the embeddings have been
+    replaced.
+    """
     model, x = use(model_of(family), "sinusoidal"), tokens()
     embeddings = model.get_input_embeddings()(x)
     logits = model(x).logits
@@ -164,7 +168,9 @@ def test_angles_are_not_rounded_to_the_type_of_a_model() -> None:
 
 
 def test_parameters_get_a_gradient() -> None:
-    """A rotary embedding of transformers runs under no_grad, so frequencies that are parameters would not be trained."""
+    """A rotary embedding of transformers runs under no_grad, so frequencies that are parameters would not
+    be trained.
+    """
     model = use(model_of("llama"), choose(FIRE)).train()
     model(tokens(), labels=tokens()).loss.backward()
     for parameter in model.model.position_encodings.parameters():

@@ -265,8 +265,8 @@ def test_differences_are_those_of_each_run() -> None:
     assert fire == {(0,): over_examples(0.0, 0.001), (1,): over_examples(0.1 - 0.9, 0.001)}
     page = drawn(found)
     assert page["remarks"] == (
-        "Other encodings that declare invariance (NoPE) are equal up to rounding. Shifts past the last position are not measured: "
-        "FIRE (12 positions)."
+        "Other encodings that declare invariance (NoPE) are equal up to rounding. Shifts past the last position are "
+        "not measured: FIRE (12 positions)."
     )
     assert cells(page["tables"][0]) == {
         "NoPE": ["0.700", "0.000", "0.000", "0.000"],

@@ -121,7 +121,9 @@ def test_without_a_task():
 
 
 def test_a_table_needs_only_the_shared_positions():
-    """Addition of 12 digits has 40 token slots and positions up to 14; a table of 15 rows is enough, one of 14 is not."""
+    """Addition of 12 digits has 40 token slots and positions up to 14; a table of 15 rows is enough, one of
+    14 is not.
+    """
     for rows in (15, 14):
         run = Run(
             encoding=ENCODINGS.parse(f"learned:max_length={rows}"),

@@ -304,8 +304,8 @@ def test_the_script_is_kept_and_a_damaged_one_is_made_anew(tmp_path: Path, monke
 def test_a_report_needs_no_torch() -> None:
     code = (
         "import sys; from lengthwise.analysis import Findings; from lengthwise.report import render, table; "
-        "render(Findings()); table(Findings()); "
-        "print([m for m in ('torch', 'altair', 'scipy.stats') if m in sys.modules])"
+        "render(Findings()); table(Findings()); print([m for m in ('torch', 'altair', 'scipy.stats') if m in "
+        "sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -250,7 +250,9 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong to no study."""
+    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong
+    to no study.
+    """
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()

@@ -16,7 +16,9 @@ MOST = 10**15  # the largest length; sums and means of larger ones would not be 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is never empty."""
+    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is
+    never empty.
+    """
 
     counts: dict[int, int]
 
@@ -85,7 +87,8 @@ def _length(line: str | bytes, field: str, number: int) -> int:
     except (ValueError, RecursionError) as error:
         if text.startswith(BOM):
             raise ConfigError(
-                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take it out"
+                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take "
+                "it out"
             ) from None
         raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
     if not isinstance(row, dict):

@@ -46,7 +46,9 @@ def encoding_settings(run: "RunRow") -> dict[str, Any]:
 
 
 def lineage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in which runs that started from other runs differ: their own training, and their ancestors."""
+    """Return the settings in which runs that started from other runs differ: their own training, and their
+    ancestors.
+    """
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return {}

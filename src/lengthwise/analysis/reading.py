@@ -40,7 +40,9 @@ class Shortfall:
 
 
 def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
-    """Return why an encoding does not count as having learned the task, or None if it does or if it has no score there."""
+    """Return why an encoding does not count as having learned the task, or None if it does or if it has no
+    score there.
+    """
     point = series.point_at(task.reference_length) if task.reference_length is not None else None
     if point is None or not math.isfinite(point.mean):
         return None
@@ -83,7 +85,9 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
 
 def margin(task: TaskFindings, length: int) -> float:
-    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that baseline's score."""
+    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that
+    baseline's score.
+    """
     scale = next((b.scores.get(length) for b in task.baselines if b.label == task.metric.scale), None)
     return MARGIN if scale is None else MARGIN * scale
 

@@ -21,8 +21,8 @@ def require_fitting_cache(layers: Sequence[Tensor | None], num_layers: int, rows
     cached_rows = next((len(x) for x in layers if x is not None), rows)
     if cached_rows != rows:
         raise ConfigError(
-            f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache for "
-            "another batch"
+            f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache "
+            "for another batch"
         )
 
 

@@ -81,7 +81,8 @@ def check_devices(q: Tensor, encoding: PositionEncoding | None, **tensors: Tenso
     if parameter is not None and parameter.device != q.device:
         name = type(encoding).__name__
         raise ConfigError(
-            f"{name} must be on the device of q, {q.device}, got {parameter.device}; call encoding.to({str(q.device)!r})"
+            f"{name} must be on the device of q, {q.device}, got {parameter.device}; call "
+            f"encoding.to({str(q.device)!r})"
         )
 
 

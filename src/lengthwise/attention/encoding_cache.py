@@ -66,8 +66,9 @@ class EncodingCache:
         if now != before:
             self._warned = True
             warnings.warn(
-                f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this decoding loop "
-                "began. In a model of several layers the keys and values of upper layers were computed under the older scale, and "
+                f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this "
+                "decoding loop began. In a model of several layers the keys and values of upper layers were computed "
+                "under the older scale, and "
                 "differ from those of one forward pass. Run all tokens again when "
                 "encoding.effective_length(torch.tensor(length)) changes, as lengthwise.models.Decoder does",
                 stacklevel=4,

@@ -165,7 +165,8 @@ def require_ascending(edges: Sequence[Any]) -> tuple[int, ...]:
     wrong = next((n for n in range(1, len(values)) if values[n] <= values[n - 1]), None)
     if wrong is not None:
         raise ConfigError(
-            f"edges must be strictly ascending, got {values[wrong]} after {values[wrong - 1]}; sort them and remove duplicates"
+            f"edges must be strictly ascending, got {values[wrong]} after {values[wrong - 1]}; sort them and remove "
+            "duplicates"
         )
     return values
 

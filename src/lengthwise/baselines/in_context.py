@@ -248,7 +248,8 @@ def predictions(name: str, xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] 
     xs, ys = np.asarray(xs), np.asarray(ys)
     if xs.ndim == 3 and (min(columns, default=0) < 0 or last > xs.shape[1]):
         raise ValueError(
-            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got {list(columns)}"
+            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got "
+            f"{list(columns)}"
         )
     if name == "lasso":
         return lasso(xs, ys, columns)
@@ -260,8 +261,8 @@ def _prompts(xs: ArrayLike, ys: ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     if x.ndim != 3 or y.shape != x.shape[:2] or 0 in x.shape:
         raise ValueError(
-            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} and "
-            f"{list(y.shape)}"
+            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} "
+            f"and {list(y.shape)}"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("all numbers in prompts and labels must be finite; leave out prompts with other numbers")

@@ -96,8 +96,8 @@ def _refuse_file(path: str) -> NoReturn:
 
     read(Path(path), Speed.name)
     raise ConfigError(
-        f"{path} is a file of `lengthwise bench`, which measures encodings; compare two files with --compare A B, or continue this "
-        f"one with --out {path}"
+        f"{path} is a file of `lengthwise bench`, which measures encodings; compare two files with --compare A B, or "
+        f"continue this one with --out {path}"
     )
 
 
@@ -134,7 +134,8 @@ def _measured(options: "SpeedOptions", out: Path | None) -> "tuple[FileAnswer, K
             return record.answer, interrupt
     if rows_before == len(record.answer.rows):
         print(
-            f"lengthwise: {one_line(out)} already has all rounds, so nothing was measured; to measure again, name another --out",
+            f"lengthwise: {one_line(out)} already has all rounds, so nothing was measured; to measure again, name "
+            "another --out",
             file=sys.stderr,
         )
     return record.answer, None
@@ -188,8 +189,8 @@ def _renderables(comparison: "Comparison", names: Sequence[str]) -> Iterator["Re
     notes = [*(f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)), *comparison.notes]
     if comparison.changes:
         notes.append(
-            f"Test of Mann and Whitney on the ratios to {BASELINE} of the rounds, with Holm's correction; a change is claimed if "
-            f"p is at most {LEVEL} and the median changed by at least {SMALLEST_CHANGE:.0%}."
+            f"Test of Mann and Whitney on the ratios to {BASELINE} of the rounds, with Holm's correction; a change is "
+            f"claimed if p is at most {LEVEL} and the median changed by at least {SMALLEST_CHANGE:.0%}."
         )
     yield from note_lines(list(map(one_line, notes)))
 

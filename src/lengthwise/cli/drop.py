@@ -58,8 +58,8 @@ def _require_deletion(dropped: "Dropped", study: str) -> None:
     deleted = dropped.runs or dropped.studies
     if not (deleted or dropped.stuck) and all(run.finished is not None for run, _ in dropped.remaining):
         raise StoreError(
-            f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; add "
-            "--finished to delete them"
+            f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; "
+            "add --finished to delete them"
         )
 
 

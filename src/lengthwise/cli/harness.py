@@ -82,6 +82,7 @@ def command(*tasks: str, options: HarnessOptions) -> int:
     print(
         f"\nlm_eval --model hf --model_args pretrained=FOLDER,max_length=TOKENS "
         f"--include_path {one_line(options.out)} --tasks {','.join(task.name for task in written)}\n"
-        "TOKENS: of the longest prompt with its answer, or more; without it, the harness cuts longer texts than in training."
+        "TOKENS: of the longest prompt with its answer, or more; without it, the harness cuts longer texts than in "
+        "training."
     )
     return 0

@@ -188,7 +188,8 @@ def _list_runs(study: str | None, failed: bool, place: Place, json: bool) -> Non
     if not rows:
         print(
             one_line(
-                f"There are no {'failed ' if failed else ''}runs in {store_name}{f' of study {study}' if study else ''}."
+                f"There are no {'failed ' if failed else ''}runs in "
+                f"{store_name}{f' of study {study}' if study else ''}."
             )
         )
         return

@@ -63,8 +63,8 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
     for number in numbers:
         if not re.fullmatch(r"[0-9]{1,10}", number) or not minimum <= int(number) <= MAX_INTEGER:
             raise ConfigError(
-                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {number[:40]!r}; "
-                f"write {option} {example}"
+                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got "
+                f"{number[:40]!r}; write {option} {example}"
             )
     if not numbers:
         raise ConfigError(

@@ -27,7 +27,8 @@ def output_file(text: str, kind: str, option: str = "--output") -> Path:
             beginning = file.read(100).lstrip().lower()
         if beginning and not beginning.startswith(BEGINNINGS[kind]):
             raise ConfigError(
-                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name another file"
+                f"{option} {text} exists and is not an older {kind}, so it is not overwritten; delete it, or name "
+                "another file"
             )
     return path
 

@@ -141,8 +141,8 @@ def _probe(
     selection.require(run, place)
     if probe.compares and comparison.against is None:
         raise ConfigError(
-            f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) for its run "
-            "with the same task and seed"
+            f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) "
+            "for its run with the same task and seed"
         )
     given = dataclasses.asdict(options)
     lengths = given.pop("lengths", None)
@@ -253,8 +253,8 @@ def _outdated(results: "list[ProbeResult]") -> list[str]:
     classes = {name: hashed for names in changed.values() for name, hashed in names.items()}
     count = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
     return [
-        f"{join_names(list(classes))} changed since {count} trained, so these results belong to the old code; run the study again "
-        f"to train with the new code{edit_note(classes.values())}"
+        f"{join_names(list(classes))} changed since {count} trained, so these results belong to the old code; run the "
+        f"study again to train with the new code{edit_note(classes.values())}"
     ]
 
 

@@ -100,7 +100,8 @@ def command(
         answers = [_measured(paths[0], files, dataclasses.asdict(options), computing, place)]
     else:
         raise ConfigError(
-            "measure one model per call, and compare the files afterwards: lengthwise reach A.jsonl B.jsonl --page reach.html"
+            "measure one model per call, and compare the files afterwards: lengthwise reach A.jsonl B.jsonl --page "
+            "reach.html"
         )
     show_answers(answers, page, files.json)
     return 0

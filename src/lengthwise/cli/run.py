@@ -71,8 +71,8 @@ def stages(study: "Study", execution: Execution) -> Iterator["Study"]:
     while following is not None:
         if following.name in names:
             raise ConfigError(
-                f"study {study.name!r}: a second stage has the name {following.name!r}; give each stage its own name, and the last "
-                "one no `then`"
+                f"study {study.name!r}: a second stage has the name {following.name!r}; give each stage its own name, "
+                "and the last one no `then`"
             )
         names.add(following.name)
         yield following

@@ -74,8 +74,8 @@ def show_examples(task_name: str, options: SampleOptions) -> int:
     require_consistent(task, length)
     if (size := count * task.tokens(length)) > MAX_TOKENS:
         raise ConfigError(
-            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints at most "
-            f"{MAX_TOKENS:,}; use a shorter length or fewer examples"
+            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints "
+            f"at most {MAX_TOKENS:,}; use a shorter length or fewer examples"
         )
     if split == "test":  # the examples of an evaluation with this seed
         batch = task.examples(seed, count, length, split)

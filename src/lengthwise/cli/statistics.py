@@ -155,7 +155,9 @@ def needed_text(needed: "NeededSeeds | None") -> str:
 
 
 def _cells(interval: "Interval | None") -> list[str]:
-    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is not shown."""
+    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is
+    not shown.
+    """
     if interval is None or not math.isfinite(interval.mean):
         return ["–", ""]
     over_seeds = interval.basis in ("seeds", "seeds and prompts")

@@ -58,7 +58,8 @@ def command(
         if outcome.out_of_time:
             done, total = outcome.counts["done"], sum(outcome.counts.values())
             print(
-                f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to continue",
+                f"lengthwise: --max-minutes is over; {done} of {total} runs are done; run the same command again to "
+                "continue",
                 file=sys.stderr,
             )
         if code or outcome.out_of_time:
@@ -67,7 +68,9 @@ def command(
 
 
 def _under_torchrun(launch: Launch, executor: ExecutorConfig, execution: Execution) -> tuple[ExecutorConfig, Execution]:
-    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for other ones."""
+    """Return the executor and the execution settings for the processes of torchrun. Raise `ConfigError` for
+    other ones.
+    """
     if executor not in (ONE_WORKER, Inline()):
         raise ConfigError("under torchrun, one worker uses all processes; omit --workers, or start more commands")
     if execution.devices_per_run not in (None, launch.size):

@@ -33,8 +33,7 @@ class UnknownName(ConfigError):
 
 @dataclass(frozen=True)
 class Choice:
-    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an
-    instance.
+    """A class of a registry with all its settings, including defaults, from `choose`. `build` creates an instance.
 
     `layer`: what a layer with this encoding has in addition. `written`: the names of the settings that were given to
     `choose`, the others having their defaults. `inherited`: those that were taken from a model. Both do not count when
@@ -70,9 +69,7 @@ class Choice:
 
     @property
     def shared_across_layers(self) -> bool | None:
-        """Whether by default one module serves all layers; None if the encoding differs in this from its temperature or
-        sinks.
-        """
+        """Whether by default one module serves all layers; None if the encoding and its temperature or sinks differ."""
         shared = {bool(getattr(part.cls, "shared_across_layers", False)) for part in self.parts}
         return shared.pop() if len(shared) == 1 else None
 
@@ -85,8 +82,8 @@ class Choice:
         """Raise `ConfigError` if a model has fewer layers than the pattern, so that some encoding would not be used."""
         if len(self.layers) > count:
             raise ConfigError(
-                f"num_layers must be at least {len(self.layers)} for the pattern {self.label}, got {count}; use more layers or "
-                "a shorter pattern"
+                f"num_layers must be at least {len(self.layers)} for the pattern {self.label}, got {count}; use more "
+                "layers or a shorter pattern"
             )
 
     def to_data(self) -> dict[str, Any]:
@@ -139,10 +136,9 @@ class Choice:
 def choose(make: type, **settings: Any) -> Choice:
     """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.
 
-    An encoding also has the settings of its layer (`LayerSettings`): `choose(RoPE, window=512,
-    temperature=choose(SSMax))`. Names, types and values are checked immediately. A class may have a classmethod
-    `check(settings) -> settings` that raises `ValueError` for invalid values and may add settings (a corpus adds its
-    hash).
+    An encoding also has the settings of its layer (`LayerSettings`), as in `choose(RoPE, window=512)`. Names, types and
+    values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
+    `ValueError` for invalid values and may add settings (a corpus adds its hash).
     """
     kind = getattr(make, "kind", None)
     if not isinstance(make, type) or kind is None:
@@ -166,10 +162,8 @@ def choose(make: type, **settings: Any) -> Choice:
         try:
             hash(value)
         except TypeError as error:
-            raise ConfigError(
-                f"{make.__name__}.{name} is a {type(value).__name__}; a setting must be a number, a text, True, False, None or a "
-                "tuple of such values"
-            ) from error
+            expected = "a setting must be a number, a text, True, False, None or a tuple of such values"
+            raise ConfigError(f"{make.__name__}.{name} is a {type(value).__name__}; {expected}") from error
     choice = Choice(kind, make.__name__, tuple(complete.items()), make, written=frozenset(settings))
     return _in_layer(choice, **layer)
 
@@ -216,15 +210,13 @@ def alternate(*choices: Choice) -> Choice:
     for choice in choices:
         require_choice("alternate()", choice)
         if choice.remaining_layers:
-            raise ConfigError(
-                f"alternate() takes single choices, got the pattern {choice.label}; give it the choices in it"
-            )
+            raise ConfigError(f"alternate() takes single choices, got the pattern {choice.label}; give it its choices")
         if (acts := getattr(choice.cls, "acts_on_embedding", None)) is None:
             raise ConfigError(f"alternate() takes encodings, got {choice.name}")
         if len(set(choices)) > 1 and acts():
             raise ConfigError(
-                f"{choice.name} changes embeddings before the first layer, so it cannot alternate with other encodings over "
-                "layers; use it alone"
+                f"{choice.name} changes embeddings before the first layer, so it cannot alternate with other encodings "
+                "over layers; use it alone"
             )
     for size in range(1, len(choices)):  # reduce repetitions, so that equal patterns have equal keys
         if len(choices) % size == 0 and choices == choices[:size] * (len(choices) // size):
@@ -302,7 +294,8 @@ class Registry:
         self._all()
         if (clash := self._clash(make.__name__, make)) is not None:
             raise ConfigError(
-                f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename it"
+                f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename "
+                "it"
             )
         self._classes[make.__name__] = make
 
@@ -362,8 +355,8 @@ class Registry:
                 raise ConfigError(reason)
         if self.kind == "encoding" and re.search(r"[()\[\]{}*]", name):
             raise UnknownName(
-                f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of layers, as in "
-                "rope(window=512)*3"
+                f"{name!r} is no encoding; write the name, then settings in parentheses, then * and a number of "
+                "layers, as in rope(window=512)*3"
             )
         if near_miss(name, names):
             raise UnknownName(f"there is no {self.kind} {unlisted(name, names)}")

@@ -29,13 +29,15 @@ def _named(make: type) -> list[inspect.Parameter]:
 
 
 def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
+    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does
+    not have.
+    """
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
         provided = f" (it provides {', '.join(context)})" if context else ""
         raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
-            f"{provided}; give {'it' if len(unknown) == 1 else 'them'} a default"
+            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not "
+            f"provide{provided}; give {'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}
 

@@ -39,7 +39,8 @@ class LayerSettings:
             require_integer(f"{owner} in a layer", 1, window=self.window)
             if self.window > MAX_WINDOW:
                 raise ConfigError(
-                    f"{owner} in a layer: window must be at most {MAX_WINDOW:,}, got {shown(self.window)}; omit it to see all keys"
+                    f"{owner} in a layer: window must be at most {MAX_WINDOW:,}, got {shown(self.window)}; omit it to "
+                    "see all keys"
                 )
         require_bool(f"{owner} in a layer", sinks=self.sinks)
 
@@ -81,7 +82,8 @@ def require_combination(make: type, layer: LayerSettings, temperatures: list[str
     if temperature is not None:
         if not is_temperature(temperature.cls) or temperature.remaining_layers or temperature.layer.non_defaults:
             raise ConfigError(
-                f"{name}.temperature must be a temperature, got {temperature.label}; available: {', '.join(temperatures)}"
+                f"{name}.temperature must be a temperature, got {temperature.label}; available: "
+                f"{', '.join(temperatures)}"
             )
         if is_temperature(make):
             raise ConfigError(f"{name} is a temperature itself, so it cannot have the temperature {temperature.label}")

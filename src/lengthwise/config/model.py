@@ -13,7 +13,9 @@ MAX_LAYERS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """The architecture of the model. None is replaced at construction by a default that depends on the other settings."""
+    """The architecture of the model. None is replaced at construction by a default that depends on the
+    other settings.
+    """
 
     d_model: int = 128
     """Width of the model."""
@@ -56,7 +58,8 @@ class ModelConfig(Config):
             raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ConfigError(
-                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set head_dim"
+                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set "
+                "head_dim"
             )
         d_ff = self._default_d_ff(4)
         self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)

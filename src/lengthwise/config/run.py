@@ -58,8 +58,8 @@ class Run(Config):
             is_added = name == "qk_norm" and ours  # the norms begin with weights of 1
             if ours != inherited and name not in ("dropout", "share_encoding") and not is_added:
                 raise ConfigError(
-                    f"a run must have the model of its parent, got {name} {ours!r}, but {parent.label} has {inherited!r}; "
-                    "use the parent's model"
+                    f"a run must have the model of its parent, got {name} {ours!r}, but {parent.label} has "
+                    f"{inherited!r}; use the parent's model"
                 )
         if len(parent.lineage) >= MAX_LINEAGE:
             raise ConfigError(

@@ -143,11 +143,13 @@ class TrainingConfig(Config):
         if self.curriculum is not None:
             if self.min_length != self.train_length:
                 raise ConfigError(
-                    f"min_length {self.min_length} cannot be combined with a curriculum, which also sets lengths; omit one of them"
+                    f"min_length {self.min_length} cannot be combined with a curriculum, which also sets lengths; omit "
+                    "one of them"
                 )
             if (self.curriculum.length or 1) > self.train_length:
                 raise ConfigError(
-                    f"the curriculum's length must be at most train_length {self.train_length}, got {self.curriculum.length}"
+                    f"the curriculum's length must be at most train_length {self.train_length}, got "
+                    f"{self.curriculum.length}"
                 )
         if self.train_examples is not None:
             self._require_fixed_set(self.train_examples)
@@ -158,16 +160,17 @@ class TrainingConfig(Config):
     def _require_fixed_set(self, count: int) -> None:
         if self.curriculum is not None:
             raise ConfigError(
-                f"train_examples {count} cannot be combined with a curriculum, because a fixed set has all lengths from the "
-                "beginning; omit one of them"
+                f"train_examples {count} cannot be combined with a curriculum, because a fixed set has all lengths "
+                "from the beginning; omit one of them"
             )
         lengths = self.train_length - (self.min_length or self.train_length) + 1
         if count < max(self.batch_size, lengths):
             raise ConfigError(
-                f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each length), "
-                f"got {count}; omit it for new examples at every step"
+                f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each "
+                f"length), got {count}; omit it for new examples at every step"
             )
         if count > MAX_TRAIN_EXAMPLES:
             raise ConfigError(
-                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at every step"
+                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at "
+                "every step"
             )

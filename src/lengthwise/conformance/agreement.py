@@ -36,7 +36,8 @@ FAR = 2000  # a position beyond those of all scenarios
 @question(
     2,
     "agrees",
-    "Output and all gradients: the reference equals a scalar computation for each pair, other backends equal the reference",
+    "Output and all gradients: the reference equals a scalar computation for each pair, other backends equal the "
+    "reference",
 )
 def agrees(case: EncodingCase, backend: str) -> str:
     _model_applies(case, backend)
@@ -74,7 +75,9 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
 
 
 def chord_error(encoding: PositionEncoding) -> float:
-    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments are exact."""
+    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments
+    are exact.
+    """
     positions = torch.tensor([supported_positions(encoding, 0, FAR)])
     terms = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).terms
     functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]

@@ -44,13 +44,16 @@ def main(device: str, json: bool = False, progress: Progress = no_progress) -> i
 
 
 def compare(device: torch.device, on_result: Callable[[Form], None]) -> dict[Form, str | None]:
-    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all cores are used."""
+    """Return for each form why the kernels failed, or None. Most of the time is spent compiling, so all
+    cores are used.
+    """
     try:
         reasons = run_in_processes(partial(_failure, device), FORMS, on_result)
     except BrokenProcessPool as error:
         raise ConfigError(
-            "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel crashed, "
-            "and backend='auto' is right to use another backend, or the system stopped the process, and you can try again"
+            "a process that compared the GPU kernels ended without a result, so nothing was recorded; either a kernel "
+            "crashed, and backend='auto' is right to use another backend, or the system stopped the process, and you "
+            "can try again"
         ) from error
     return dict(zip(FORMS, reasons, strict=True))
 

@@ -31,8 +31,9 @@ def require_float64(case: EncodingCase, positions: list[int]) -> None:
         error = float((actual - expected[what]).abs().max())
         if not error <= TOLERANCE:
             raise Failure(
-                f"{what} in float64 is computed in float32, positions {positions[0]} to {positions[-1]}: off by {error:.2g}, "
-                f"allowed {TOLERANCE:.0e}; compute tables, angles and vectors in lengthwise.forms.table_dtype(device)"
+                f"{what} in float64 is computed in float32, positions {positions[0]} to {positions[-1]}: off by "
+                f"{error:.2g}, allowed {TOLERANCE:.0e}; compute tables, angles and vectors in "
+                "lengthwise.forms.table_dtype(device)"
             )
 
 

@@ -75,7 +75,9 @@ def _hash(origin: str) -> bytes:
 
 
 def _cut(data: bytes, validation: float) -> int:
-    """Return where the tail begins: after the first line break in the tail's first half, else between two characters."""
+    """Return where the tail begins: after the first line break in the tail's first half, else between two
+    characters.
+    """
     point = min(max(round(len(data) * (1 - validation)), 1), len(data) - 1)
     line_break = data.find(b"\n", point, point + (len(data) - point) // 2)
     if line_break >= 0:
@@ -132,7 +134,8 @@ def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[
     size = sum(signature[0] for signature in signatures)
     if size > MAX_BYTES:
         raise ConfigError(
-            f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; prepare it with lengthwise tokenize"
+            f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; prepare it with lengthwise "
+            "tokenize"
         )
     location = Path(path)
     documents: list[Document] = []

@@ -123,7 +123,8 @@ def read_manifest(folder: Path) -> Manifest:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise tokenize"
+            f"{folder} is not a prepared corpus: {NAME}: {error.strerror or error}; prepare one with lengthwise "
+            "tokenize"
         ) from error
     except (ValueError, RecursionError):
         raise _damaged(path, "it is not JSON") from None

@@ -33,7 +33,9 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A split: the lengths of its documents in tokens, the sum of their sizes, the hash of their texts, and its shards."""
+    """A split: the lengths of its documents in tokens, the sum of their sizes, the hash of their texts, and
+    its shards.
+    """
 
     lengths: NDArray[np.unsignedinteger]
     bytes: int
@@ -102,8 +104,8 @@ def _rule(job: Job, origins: list[NDArray[np.uint64]], validation: float) -> Cal
     lowest, highest = (choose(choose(part) for part in origins if len(part)) for choose in (min, max))
     if lowest == highest:
         raise ConfigError(
-            f"{job.source.name} has one document, or all its documents have one origin, but training and validation need one each; "
-            f"{ADVICE}"
+            f"{job.source.name} has one document, or all its documents have one origin, but training and validation "
+            f"need one each; {ADVICE}"
         )
     if lowest >= limit:
         return lambda origin: origin == lowest

@@ -239,8 +239,8 @@ class Preparation:
                         done(number)
                 except BrokenProcessPool:
                     raise ConfigError(
-                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, with fewer "
-                        "--workers if it happens again"
+                        "a worker process ended unexpectedly, perhaps for lack of memory; the same command continues, "
+                        "with fewer --workers if it happens again"
                     ) from None
                 except KeyboardInterrupt:  # do not wait for parts that can be tokenized again
                     for child in set(active_children()) - before:

@@ -91,7 +91,8 @@ class TokenReader:
             row_of = int(np.argmax(windows.max(1) >= self._manifest.target_size))
             name = shard_file(self._split, int(shards[row_of]))
             raise ConfigError(
-                f"{self._folder / name} is damaged: it contains a number that is no token; restore it, or tokenize again"
+                f"{self._folder / name} is damaged: it contains a number that is no token; restore it, or tokenize "
+                "again"
             )
         self._release(len(starts) * (length * self._dtype.itemsize + PAGES))
         return windows

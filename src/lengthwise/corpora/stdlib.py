@@ -128,7 +128,9 @@ def manual() -> list[RawDocument]:
 
 
 def cache_name(root: Path, files: dict[str, os.stat_result]) -> str:
-    """Return the cache file's name, which depends on the interpreter, the state of its files, and the extraction code."""
+    """Return the cache file's name, which depends on the interpreter, the state of its files, and the
+    extraction code.
+    """
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))

@@ -105,7 +105,9 @@ def _read(path: Path, file_signature: tuple[int, ...]) -> TaggedSentences:
 
 
 def _label(columns: list[str], previous: str) -> str:
-    """Return the label of a line. Raise `ConfigError` if it has none, or one that IOB2 does not allow after `previous`."""
+    """Return the label of a line. Raise `ConfigError` if it has none, or one that IOB2 does not allow after
+    `previous`.
+    """
     token, label = columns[0], columns[-1]
     if len(columns) < 2 or not token:
         raise ConfigError(
@@ -117,7 +119,7 @@ def _label(columns: list[str], previous: str) -> str:
         )
     if label[0] == "I" and previous[2:] != label[2:]:
         raise ConfigError(
-            f"{label} must follow B-{label[2:]} or {label} (IOB2), got it after {previous}; write B-{label[2:]} where an entity "
-            "begins"
+            f"{label} must follow B-{label[2:]} or {label} (IOB2), got it after {previous}; write B-{label[2:]} where "
+            "an entity begins"
         )
     return label

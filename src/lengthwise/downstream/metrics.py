@@ -105,8 +105,8 @@ def checked_answers(predictions: Sequence[str], references: References, groups: 
         raise ConfigError("predictions and references must be lists with an entry for each example, got a single text")
     if len(predictions) != len(references):
         raise ConfigError(
-            f"there must be as many predictions as lists of references, got {len(predictions)} and {len(references)}; give one "
-            "prediction for each example"
+            f"there must be as many predictions as lists of references, got {len(predictions)} and {len(references)}; "
+            "give one prediction for each example"
         )
     if not len(predictions):
         raise ConfigError("there must be at least one prediction, got none")
@@ -197,7 +197,9 @@ def f1_of_class(predicted: NDArray[np.bool_], true: NDArray[np.bool_], score: fl
 
 
 def binary_f1(labels: Sequence[str], answers: Answers) -> Floats:
-    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one of the two, as in T5."""
+    """The F1 of the second of two labels. A prediction that is no label counts as the wrong one of the two,
+    as in T5.
+    """
     predicted, true = answers.classes(labels)
     predicted = np.where(predicted < 0, 1 - true, predicted)
     score = _package("sklearn.metrics", "scikit-learn").f1_score(true, predicted, zero_division=0.0)

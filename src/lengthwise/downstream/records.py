@@ -83,7 +83,9 @@ def _records(path: Path, check: Check, file_signature: tuple[int, ...]) -> Recor
 
 
 def index(path: Path, check: Check, content: bytes | None) -> Records:
-    """Read a file once and return its rows. Empty lines are skipped. `content`: that of the file, if it is in memory."""
+    """Read a file once and return its rows. Empty lines are skipped. `content`: that of the file, if it is
+    in memory.
+    """
     sha = hashlib.sha256()
     places: list[tuple[int, int]] = []
     by_id: dict[str, list[int]] = {}

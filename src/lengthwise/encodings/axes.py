@@ -58,8 +58,8 @@ class AxialRoPE(RoPE):
         require_positive_int("AxialRoPE", axes=axes)
         if self.rotary_dims % (2 * axes):
             raise ConfigError(
-                f"AxialRoPE: the {self.rotary_dims} rotated dimensions must be a multiple of {2 * axes}, because each of the "
-                f"{axes} axes rotates as many pairs; change head_dim, rotary_fraction or axes"
+                f"AxialRoPE: the {self.rotary_dims} rotated dimensions must be a multiple of {2 * axes}, because each "
+                f"of the {axes} axes rotates as many pairs; change head_dim, rotary_fraction or axes"
             )
         self.num_axes = axes
 
@@ -148,8 +148,8 @@ class MRoPE(RoPE):
 def _default_sections(order: str, pairs: int) -> tuple[int, ...]:
     if pairs < 3:
         raise ConfigError(
-            f"MRoPE: the number of rotated pairs must be at least 3, one for each axis, got {pairs}; take a larger head_dim, or "
-            "give sections"
+            f"MRoPE: the number of rotated pairs must be at least 3, one for each axis, got {pairs}; take a larger "
+            "head_dim, or give sections"
         )
     space = max(1, pairs * 3 // 8 if order == "chunked" else pairs * 5 // 16)
     return pairs - 2 * space, space, space
@@ -179,8 +179,8 @@ def _interleaved(sections: tuple[int, ...]) -> tuple[int, ...]:
     for axis, size in enumerate(sections[1:], start=1):
         if axis + count * (size - 1) >= len(axes):
             raise ConfigError(
-                f"MRoPE: sections {', '.join(map(str, sections))} cannot be interleaved, because axis {axis} has pairs {axis}, "
-                f"{axis + count}, ... and there are only {len(axes)} pairs; give the first axis more of them"
+                f"MRoPE: sections {', '.join(map(str, sections))} cannot be interleaved, because axis {axis} has pairs "
+                f"{axis}, {axis + count}, ... and there are only {len(axes)} pairs; give the first axis more of them"
             )
         axes[axis : axis + count * size : count] = [axis] * size
     return tuple(axes)
@@ -231,8 +231,8 @@ class RoPEMixed(PositionEncoding):
         require_positive_int("RoPEMixed", axes=axes)
         if head_dim % (2 * axes):
             raise ConfigError(
-                f"RoPEMixed: head_dim must be a multiple of {2 * axes}, because each of {axes} directions begins with as many "
-                f"pairs, got {head_dim}; change head_dim or axes"
+                f"RoPEMixed: head_dim must be a multiple of {2 * axes}, because each of {axes} directions begins with "
+                f"as many pairs, got {head_dim}; change head_dim or axes"
             )
         self.num_axes, self.base, self.layout = axes, base, layout
         magnitudes = pair_frequencies(head_dim // axes, base, torch.get_default_device()).float()

@@ -111,17 +111,20 @@ class PositionEncoding(CheckedArguments, nn.Module):
             if "axes" in settings_of(type(self)):
                 fix = f"use {self.title}(axes={axes})"
             raise ConfigError(
-                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, tokens], or {fix}"
+                f"{self.title} has one axis of positions, got positions with {axes} axes; pass positions [batch, "
+                f"tokens], or {fix}"
             )
         if self.num_axes not in (None, axes):
             raise ConfigError(
-                f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions [batch, "
-                f"tokens, {self.num_axes}], or change the axes or sections of the encoding"
+                f"{self.title} has {self.num_axes} axes of positions, got positions with {axes} axes; pass positions "
+                f"[batch, tokens, {self.num_axes}], or change the axes or sections of the encoding"
             )
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive whole number."""
+        """Raise `ConfigError` for a setting of the wrong type, or a size of the model that is no positive
+        whole number.
+        """
         super().check_arguments(arguments)
         sizes = [name for name in context_of(cls) if name in NOMINAL_SIZES and name in arguments]
         require_positive_int(cls.__name__, **{name: arguments[name] for name in sizes})
@@ -211,8 +214,9 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
 def _require_table_fits(size: int, numbers: int) -> None:
     if numbers > MAX_TABLE_NUMBERS:
         raise ConfigError(
-            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
-            f"the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or "
+            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, "
+            f"more than the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer "
+            "tokens at a time, or "
             "choose an encoding without a table (RoPE, NoPE)"
         )
 
@@ -249,7 +253,9 @@ def stepped_length(length: Int[Tensor, "*n"], train_length: int, scale_step: int
 
 
 class RotaryEncoding(PositionEncoding):
-    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines `frequencies(length)`."""
+    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines
+    `frequencies(length)`.
+    """
 
     layout: Any = "interleaved"
 

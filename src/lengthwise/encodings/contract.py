@@ -55,7 +55,8 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         if not is_transformed():
             raise
         raise ConfigError(
-            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func ({str(error).splitlines()[0]}); use "
+            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func "
+            f"({str(error).splitlines()[0]}); use "
             "torch.autograd instead, or an encoding without gradients of its own, such as RoPE or ALiBi"
         ) from error
     if not isinstance(modifiers, AttentionModifiers):

@@ -65,8 +65,8 @@ def require_within(what: str, train_length: int, **lengths: object) -> None:
     for name, length in lengths.items():
         if length > train_length:  # type: ignore[operator]
             raise ConfigError(
-                f"{what}: {name} must be at most the training length, {train_length}, because larger distances were never "
-                f"trained, got {length}"
+                f"{what}: {name} must be at most the training length, {train_length}, because larger distances were "
+                f"never trained, got {length}"
             )
 
 
@@ -200,8 +200,8 @@ class DCA(DistanceMap):
         require_within("DCA", train_length, window=window)
         if window >= chunk:
             raise ConfigError(
-                f"DCA: window must be smaller than chunk, because positions restart every chunk - window tokens, got {window} "
-                f"and {chunk}"
+                "DCA: window must be smaller than chunk, because positions restart every chunk - window tokens, got "
+                f"{window} and {chunk}"
             )
         self.chunk, self.stride = chunk, chunk - window
 

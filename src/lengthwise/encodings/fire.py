@@ -86,7 +86,8 @@ class FIRE(PositionEncoding):
         require_positive("FIRE", or_zero=True, eps=eps)
         if not 0 <= hidden_layers <= 4:
             raise ConfigError(
-                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the paper has 2"
+                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {shown(hidden_layers)}; the "
+                "paper has 2"
             )
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))

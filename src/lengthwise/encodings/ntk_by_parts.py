@@ -82,8 +82,8 @@ class NTKByParts(RoPE):
             )
         if beta_fast <= beta_slow:
             raise ConfigError(
-                f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast turns "
-                "keep their frequency and pairs with beta_slow turns are interpolated"
+                f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast "
+                "turns keep their frequency and pairs with beta_slow turns are interpolated"
             )
         if ramp == "rotations" and not truncate:
             raise ConfigError(f"{name}: truncate=False applies only to ramp='index'; leave it out with 'rotations'")
@@ -122,7 +122,9 @@ class NTKByParts(RoPE):
 def unscaled_share(
     theta: Float[Tensor, " pairs"], train_length: int, slow: float, fast: float
 ) -> Float[Tensor, " pairs"]:
-    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on, linear between."""
+    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on,
+    linear between.
+    """
     return ((train_length * theta / (2 * math.pi) - slow) / (fast - slow)).clamp(0, 1)
 
 
@@ -249,9 +251,9 @@ class Llama3(RoPE):
         require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor > high_freq_factor:  # Llama 4 has the same number twice
             raise ConfigError(
-                f"{name}: high_freq_factor must be at least low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "
-                "pairs with up to low_freq_factor turns within the training length are interpolated, and pairs with "
-                "high_freq_factor turns or more keep their frequency"
+                f"{name}: high_freq_factor must be at least low_freq_factor, got {high_freq_factor} and "
+                f"{low_freq_factor}; pairs with up to low_freq_factor turns within the training length are "
+                "interpolated, and pairs with high_freq_factor turns or more keep their frequency"
             )
         self.train_length, self.factor = train_length, factor
         self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor

@@ -85,7 +85,8 @@ class PaTH(PositionEncoding):
         require_positive_int(name, key_heads=groups)
         if num_heads % groups:
             raise ConfigError(
-                f"{name}: key_heads must divide the number of heads, or be None for one per head, got {groups} and {num_heads}"
+                f"{name}: key_heads must divide the number of heads, or be None for one per head, got {groups} and "
+                f"{num_heads}"
             )
         self.num_heads, self.head_dim = num_heads, head_dim
         self.A = nn.Parameter(torch.randn(groups, head_dim, rank) * 0.02)

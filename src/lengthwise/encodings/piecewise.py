@@ -73,8 +73,8 @@ def _padded_segments(parameters: Sequence[Tensor], final: bool, count: int) -> t
     padding = count - slope.shape[1]
     if padding < 0:
         raise ConfigError(
-            f"in a graph of torch.compile the MLP must have at most {count} segments, got {slope.shape[1]}; run the model "
-            "without torch.compile, or with fewer or narrower hidden layers"
+            f"in a graph of torch.compile the MLP must have at most {count} segments, got {slope.shape[1]}; run the "
+            "model without torch.compile, or with fewer or narrower hidden layers"
         )
     slope, intercept = (torch.nn.functional.pad(x, (0, padding)) for x in (slope, intercept))
     return slope, intercept, torch.nn.functional.pad(knots, (0, padding), value=math.inf)
@@ -189,7 +189,9 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
 def _gradients_in_torch(
     parameters: Sequence[Tensor], gates: Sequence[Tensor], grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """Return the gradient of every parameter as a function of the parameters, so that there are second derivatives too."""
+    """Return the gradient of every parameter as a function of the parameters, so that there are second
+    derivatives too.
+    """
     weights, biases = _weights_and_biases(parameters)
     lines, layer_inputs = torch.stack([weights[0].T, biases[0][None]]), []
     for weight, bias, gate in zip(weights[1:], biases[1:], gates, strict=False):

@@ -63,8 +63,9 @@ class RoPE(RotaryEncoding):
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if self.rotary_dims < 2 or self.rotary_dims % 2:
             raise ConfigError(
-                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of dimensions, at "
-                f"least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the two"
+                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of "
+                f"dimensions, at least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the "
+                "two"
             )
         self.head_dim, self.base, self.layout = head_dim, base, layout
 

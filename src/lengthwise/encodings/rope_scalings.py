@@ -77,8 +77,8 @@ class NTKAware(RoPE):
         require_factor(name, factor)
         if self.rotary_dims == 2:
             raise ConfigError(
-                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) is "
-                "undefined; make head_dim or rotary_fraction larger"
+                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) "
+                "is undefined; make head_dim or rotary_fraction larger"
             )
         self.factor = factor
 
@@ -189,8 +189,8 @@ class LongRoPE(RoPE):
             attention_factor = 1.0
         elif train_length == 1:
             raise ConfigError(
-                f"{name}: train_length must be at least 2, because sqrt(1 + ln s / ln L) is infinite for L = 1, got 1; or "
-                "give attention_factor"
+                f"{name}: train_length must be at least 2, because sqrt(1 + ln s / ln L) is infinite for L = 1, got 1; "
+                "or give attention_factor"
             )
         else:
             attention_factor = math.sqrt(1 + math.log(factor) / math.log(train_length))
@@ -227,7 +227,7 @@ def _divisors(name: str, what: str, divisors: Any, default: tuple[float, ...]) -
     require_positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
     if len(divisors) != (pairs := len(default)):
         raise ConfigError(
-            f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated dimensions, "
-            f"got {len(divisors)}"
+            f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated "
+            f"dimensions, got {len(divisors)}"
         )
     return tuple(divisors)

@@ -78,8 +78,8 @@ class SelectiveRoPE(PositionEncoding):
         require_positive_int("SelectiveRoPE", width=width)
         if d_model % num_heads:
             raise ConfigError(
-                f"SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of the "
-                f"input, got {d_model} and {num_heads}"
+                "SelectiveRoPE: d_model must be a multiple of num_heads, because each head normalizes its own part of "
+                f"the input, got {d_model} and {num_heads}"
             )
         self.num_heads, self.head_dim, self.d_model, self.base, self.layout = num_heads, head_dim, d_model, base, layout
         self.gate, self.activation, pairs = gate, activation, head_dim // 2

@@ -51,8 +51,8 @@ class T5(DistanceBias):
         require_positive("T5", std=std)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(
-                f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each direction "
-                "gets half of them"
+                f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each "
+                "direction gets half of them"
             )
         if num_buckets < 2:
             raise ConfigError(f"T5: num_buckets must be at least 2, got {num_buckets}")
@@ -60,7 +60,8 @@ class T5(DistanceBias):
         exact = self.buckets_per_direction // 2
         if max_distance <= exact:
             raise ConfigError(
-                f"T5: max_distance must be more than {exact}, because the first {exact} of {self.buckets_per_direction} buckets "
+                f"T5: max_distance must be more than {exact}, because the first {exact} of "
+                f"{self.buckets_per_direction} buckets "
                 f"hold one distance each, got {max_distance}; make max_distance larger or num_buckets smaller"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance

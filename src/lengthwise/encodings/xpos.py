@@ -61,8 +61,8 @@ class XPos(RoPE):
         longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
         if max_length > longest:
             raise ConfigError(
-                f"XPos: max_length must be at most {int(longest)}, got {max_length}, where the decay of gamma {gamma} and "
-                f"scale_base {scale_base} overflows float32; make max_length smaller or scale_base larger"
+                f"XPos: max_length must be at most {int(longest)}, got {max_length}, where the decay of gamma {gamma} "
+                f"and scale_base {scale_base} overflows float32; make max_length smaller or scale_base larger"
             )
         self.gamma, self.scale_base, self.max_length = gamma, scale_base, max_length
 

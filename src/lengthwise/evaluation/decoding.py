@@ -34,8 +34,9 @@ def decodable(task: Task, scheme: PositionScheme) -> AnswerTask:
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     if not scheme.can_decode():
         raise ConfigError(
-            f"{type(task).__name__} is scored by decoding, which needs the position of every token as soon as it is generated, but "
-            f"{type(scheme).__name__} assigns positions to whole sequences in evaluation; leave the position scheme out, or take a "
+            f"{type(task).__name__} is scored by decoding, which needs the position of every token as soon as it is "
+            f"generated, but {type(scheme).__name__} assigns positions to whole sequences in evaluation; leave the "
+            "position scheme out, or take a "
             "task without a scratchpad"
         )
     return task

@@ -31,7 +31,9 @@ def load(name, **_):
 
 
 def whole(doc, results):
-    """Return 1 if the generated text is the answer. Most tokenizers generate a space before it, which does not count."""
+    """Return 1 if the generated text is the answer. Most tokenizers generate a space before it, which does
+    not count.
+    """
     return {"exact_match": float(results[0].strip() == doc["answer"])}
 
 

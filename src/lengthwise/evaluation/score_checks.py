@@ -37,18 +37,21 @@ def required_scores(scores: Any, method: str, task: Task, targets: torch.Size) -
     sizes = {"curve": "batch, lengths", "token_scores": "batch, targets", "counts": "batch, counts"}
     size = sizes.get(method, "batch")
     raise EvaluationError(
-        f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, got "
-        f"{described(scores)}"
+        f"{type(task).__name__}.{method} must return one float64 score per {what}, [{size}] with batch {targets[0]}, "
+        f"got {described(scores)}"
     )
 
 
 def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
-    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are not finite."""
+    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are
+    not finite.
+    """
     bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
     if bool(bad.any()):
         raise EvaluationError(
-            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of {len(scores)} "
-            f"examples of length {length}, although the model's logits are finite; correct the task's method"
+            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of "
+            f"{len(scores)} examples of length {length}, although the model's logits are finite; correct the task's "
+            "method"
         )
 
 
@@ -60,8 +63,8 @@ def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
     if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
         raise EvaluationError(
             f"at length {length} the scores of {type(task).__name__} lie between {float(values.min()):g} and "
-            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; correct the "
-            "task's scores, or Metric.low and Metric.high"
+            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; "
+            "correct the task's scores, or Metric.low and Metric.high"
         )
     return values.clamp(low, high)
 

@@ -124,7 +124,8 @@ def _mean(task: TaskFindings, point: Point | None, has_intervals: bool) -> str:
 def _notes(task: TaskFindings, points: Sequence[Point], has_intervals: bool) -> list[str]:
     seeds = {point.n_seeds for point in points}
     notes = [
-        f"Trained at {escaped(task.training_lengths)} {escaped(task.unit)}; below each length is its multiple of the longest one.",
+        f"Trained at {escaped(task.training_lengths)} {escaped(task.unit)}; below each length is its multiple of the "
+        "longest one.",
         f"{_range(seeds)} seed{'s' if seeds != {1} else ''} per score, "
         f"{_range(int(seed.n) for point in points for seed in point.seeds)} test examples per seed.",
     ]

@@ -29,8 +29,8 @@ def ending_of(path: str, measurement: str, option: str = "--out") -> str:
     for package in NEEDED[ending]:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"{ending} files need the package {package}, which is not installed; {install_extra('frames')}, or write a "
-                ".csv file"
+                f"{ending} files need the package {package}, which is not installed; {install_extra('frames')}, or "
+                "write a .csv file"
             )
     return ending
 

@@ -147,11 +147,14 @@ class Term(Form, ABC):
         index: where the pair is in the tensors of the form. q, k: the numbers of the query and the key.
         """
         raise ConfigError(
-            f"{type(self).__name__} has no plain_value, with which its dense has to be compared; define it as forms.Term says"
+            f"{type(self).__name__} has no plain_value, with which its dense has to be compared; define it as "
+            "forms.Term says"
         )
 
     def bind_content(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> "Term":
-        """Return a term with the same values for this q and k that does not read them; itself if it has no such form."""
+        """Return a term with the same values for this q and k that does not read them; itself if it has no
+        such form.
+        """
         return self
 
     def block(
@@ -163,7 +166,9 @@ class Term(Form, ABC):
         return self.dense(q, k, span, scale)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of all pairs."""
+        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of
+        all pairs.
+        """
         return reader(self.dense(q, k, span, scale).to(dtype))
 
     def in_dtype(self: T, dtype: torch.dtype) -> T:

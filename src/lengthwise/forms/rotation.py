@@ -194,8 +194,8 @@ class Rotation(TokenRotation):
             if not fits or (angle.shape[3] != sizes.d if self.polar else 2 * angle.shape[3] > sizes.d):
                 width = f"{sizes.d} dimensions" if self.polar else f"at most {sizes.d // 2} pairs of dimensions"
                 raise ConfigError(
-                    f"Rotation.angle_{side}{sizes.owner} has shape {list(angle.shape)}; it must be [1 or {sizes.b} batch, a "
-                    f"divisor of the {sizes.h} heads, {tokens} tokens, {width}]"
+                    f"Rotation.angle_{side}{sizes.owner} has shape {list(angle.shape)}; it must be [1 or {sizes.b} "
+                    f"batch, a divisor of the {sizes.h} heads, {tokens} tokens, {width}]"
                 )
 
 
@@ -216,8 +216,8 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
     low, high = (float(g) for g in torch.aminmax(gain))
     if high > 2.0**8 or low < 2.0**-8:  # the rest of float16's range is left for the numbers themselves
         raise ConfigError(
-            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an encoding with "
-            "smaller gains (XPos: a smaller max_length, or a larger scale_base)"
+            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an "
+            "encoding with smaller gains (XPos: a smaller max_length, or a larger scale_base)"
         )
 
 

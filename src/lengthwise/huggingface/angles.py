@@ -109,7 +109,9 @@ def _different(groups: list[LayerGroup]) -> Iterator[LayerGroup]:
 
 
 def _compared(folder: ModelFolder, group: LayerGroup, ours: Any, dtype: torch.dtype, length: int) -> Comparison:
-    """Return the comparison with the rotary embedding of the model that agrees best, because layers may have one each."""
+    """Return the comparison with the rotary embedding of the model that agrees best, because layers may
+    have one each.
+    """
     comparisons, errors = [], []
     for rotary in _rotaries(folder, dtype):
         try:

@@ -76,15 +76,17 @@ class Tokens:
 
     @property
     def ndim(self) -> NoReturn:
-        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the prepared mask."""
+        """Refuse a static cache from transformers 5.24 on, where a model asks for the dimensions of the
+        prepared mask.
+        """
         raise ConfigError(NO_STATIC_CACHE)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse the layers of a model that compute something with the mask themselves, as those of Doge do."""
         if hasattr(Tensor, name):
             raise NotATensor(
-                f"the attention layers of this model read the mask themselves (its {name}), so they do more than call an attention "
-                "function; the encodings of lengthwise support models such as Llama, whose layers do not"
+                f"the attention layers of this model read the mask themselves (its {name}), so they do more than call "
+                "an attention function; the encodings of lengthwise support models such as Llama, whose layers do not"
             )
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
@@ -108,13 +110,13 @@ class Tokens:
         """Return what an encoding computes from the content of each key."""
         if self.x is None:
             raise ConfigError(
-                f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that lengthwise "
-                "does not know; take an encoding that does not read content"
+                f"{type(encoding).__name__} reads the input of attention layers, which this model calls in a way that "
+                "lengthwise does not know; take an encoding that does not read content"
             )
         if self.first_key and not encoding.content_is_local:
             raise ConfigError(
-                f"{type(encoding).__name__} reads tokens before those that a layer with a sliding window sees, which the caches of "
-                "transformers do not keep; take another encoding for such layers"
+                f"{type(encoding).__name__} reads tokens before those that a layer with a sliding window sees, which "
+                "the caches of transformers do not keep; take another encoding for such layers"
             )
         features = features_of(encoding, self.x)
         return (
@@ -147,7 +149,9 @@ class Tokens:
         return self._new_keys[encoding]
 
     def plan(self, encoding: PositionEncoding, window: int | None, causal: bool, query: Tensor) -> Plan:
-        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed its forms."""
+        """Return the plan of all layers that share an encoding and a window, after `modifiers` has computed
+        its forms.
+        """
         key = encoding, self.rotated, window, causal
         if key not in self._plans:
             span, documents = self._spans[encoding.depends_on_length()]
@@ -220,8 +224,8 @@ class Tokens:
             if not self.packed and bool(begins.any()):
                 # transformers would let the documents see each other.
                 raise ConfigError(
-                    "position_ids that begin anew mark packed documents, which need use_cache=False and no attention_mask, in a "
-                    "model whose class hides them from each other (that of gpt-oss does not)"
+                    "position_ids that begin anew mark packed documents, which need use_cache=False and no "
+                    "attention_mask, in a model whose class hides them from each other (that of gpt-oss does not)"
                 )
             return position_ids
         candidates = [by_index] if counted is None else [by_index, counted]
@@ -231,8 +235,8 @@ class Tokens:
             if not bool((differs if shown is None else differs & shown).any()):
                 return candidate
         raise ConfigError(
-            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pad on the left, "
-            "or pass such position_ids or use_cache=False"
+            "with a cache, position_ids must count the tokens, or those that attention_mask shows, from 0; pad on the "
+            "left, or pass such position_ids or use_cache=False"
         )
 
     def documents(self, positions: Tensor) -> Tensor | None:

@@ -47,7 +47,9 @@ class LayerGroup:
 
 
 def layer_groups(folder: ModelFolder) -> list[LayerGroup]:
-    """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for unknown encodings."""
+    """Return the groups of equal layers, in the order of their first layers. Raise `ConfigError` for
+    unknown encodings.
+    """
     config = folder.config
     groups: dict[LayerGroup, list[int]] = {}
     encodings = _encodings(folder)
@@ -100,8 +102,8 @@ def _encodings(folder: ModelFolder) -> dict[int, _Described]:
         return dict.fromkeys(with_attention, _Described(choose(NoPE), head_dim_of(config)))
     if has_alibi:
         raise ConfigError(
-            f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by the root of "
-            "the head's size, for example); lengthwise knows ALiBi of BLOOM and MPT only"
+            f"{folder.path}: a {config.model_type} computes ALiBi in its own way (the biases of Falcon are divided by "
+            "the root of the head's size, for example); lengthwise knows ALiBi of BLOOM and MPT only"
         )
     raise ConfigError(
         f"{folder.path}: lengthwise does not know the position encoding of a {config.model_type}; known are RoPE by "

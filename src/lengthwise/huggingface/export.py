@@ -59,8 +59,8 @@ def require_exportable(run: Run, task: Task) -> None:
     label = run.task.label
     if task.vocab_size is None:
         raise ConfigError(
-            f"{label} gives a model vectors, and transformers' causal language models take tokens; export a run of a task with "
-            "tokens, such as Text or Copy"
+            f"{label} gives a model vectors, and transformers' causal language models take tokens; export a run of a "
+            "task with tokens, such as Text or Copy"
         )
     if task.vocab_size != task.output_size:
         raise ConfigError(
@@ -72,7 +72,8 @@ def require_exportable(run: Run, task: Task) -> None:
     if scheme.positions(tokens, None, torch.Generator(), training=False) is not None:
         name = run.training.positions.label if run.training.positions else type(scheme).__name__
         raise ConfigError(
-            f"{name} does not count tokens in tests, as transformers does; export a run with consecutive positions in tests"
+            f"{name} does not count tokens in tests, as transformers does; export a run with consecutive positions in "
+            "tests"
         )
 
 
@@ -90,6 +91,7 @@ def _require_equal_logits(model: Model, folder: Path) -> None:
     theirs = loaded(x, use_cache=False).logits
     if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
         raise RuntimeError(
-            f"the exported model gives other logits than the trained one (largest difference {(ours - theirs).abs().max():.2g}); "
+            "the exported model gives other logits than the trained one (largest difference "
+            f"{(ours - theirs).abs().max():.2g}); "
             "please report it"
         )

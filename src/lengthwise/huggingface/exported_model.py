@@ -201,8 +201,8 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         if mask is not None:
             if mask.ndim != 2 or mask.shape[1] != past + tokens:
                 raise ConfigError(
-                    f"attention_mask must have the shape [{len(input_ids)}, {past + tokens}] (rows, all tokens so far), got "
-                    f"{list(mask.shape)}"
+                    f"attention_mask must have the shape [{len(input_ids)}, {past + tokens}] (rows, all tokens so "
+                    f"far), got {list(mask.shape)}"
                 )
             if (cache is not None and cache.documents is not None) or not bool(mask.all()):
                 documents = torch.where(mask[:, -tokens:].bool(), 0, -1)

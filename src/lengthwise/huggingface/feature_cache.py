@@ -73,7 +73,9 @@ def feature_layer(past: Any, layer: int) -> Any:
 
 
 def read_input(layer: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A hook before an attention layer whose encoding reads content: the attention function receives the layer's input."""
+    """A hook before an attention layer whose encoding reads content: the attention function receives the
+    layer's input.
+    """
     tokens = options.get("attention_mask")
     if not isinstance(tokens, Tokens):
         return None

@@ -120,14 +120,14 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
             and whole.get("model_type") not in transformers.models.auto.configuration_auto.CONFIG_MAPPING
         ):
             raise ConfigError(
-                f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the code, and "
-                "give --trust-remote-code if you trust it"
+                f"{path} describes its model by code of its own (auto_map in config.json), which was not run; read the "
+                "code, and give --trust-remote-code if you trust it"
             )
         _require_language_model(path, whole, transformers)
     if whole.get("configuration_files"):
         raise ConfigError(
-            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers would take; "
-            "rename that one to config.json"
+            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers "
+            "would take; rename that one to config.json"
         )
     if not isinstance(text_config := whole.get("text_config"), Mapping | None):
         raise ConfigError(

@@ -56,13 +56,13 @@ def factor_and_lengths(case: Case) -> Texts:
         where = f"{name}: " if name else ""
         if original > length or (kind == "llama3" and original == length):
             yield (
-                f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = {length:,} "
-                f"with rope_type {kind}; it is the length before scaling"
+                f"{where}original_max_position_embeddings = {original:,} must be less than max_position_embeddings = "
+                f"{length:,} with rope_type {kind}; it is the length before scaling"
             )
         elif kind != "llama3" and is_number(factor) and not math.isclose(factor * original, length, rel_tol=0.01):
             text = (
-                f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, but "
-                f"max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
+                f"{where}factor {factor:g} · original_max_position_embeddings {original:,} = {factor * original:,.0f}, "
+                f"but max_position_embeddings = {length:,}, which is a factor of {length / original:.4g}"
             )
             if factor * original > length and length < 2 * original:
                 yield f"{text}; the length before scaling seems to have been left there", False
@@ -83,8 +83,8 @@ def scaling_without_effect(case: Case) -> Texts:
         has_ratio = kind == "yarn" or (kind == "longrope" and short != long)  # they are the same in MiniCPM3
         if has_ratio and factor is None and original is not None and original == case.folder.length:
             yield (
-                f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are both "
-                f"{original:,}; write the factor, or correct one length"
+                f"{where}{kind} scales nothing, because it has no factor, and the lengths before and after scaling are "
+                f"both {original:,}; write the factor, or correct one length"
             )
         elif factor == 1 and kind != "longrope":
             yield f"{where}{kind} with factor 1 scales nothing", False
@@ -220,15 +220,16 @@ def missing_attention_factor(case: Case) -> Texts:
         elif bool(scales[0]) != bool(scales[1]) and scales not in ((1, None), (1, 0)):
             key = "mscale" if scales[0] else "mscale_all_dim"
             yield (
-                f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; write "
-                "attention_factor"
+                f"{where}transformers ignores {key} without the other one, and computes with the factor {usual:.4g}; "
+                "write attention_factor"
             )
         elif all(scales) and module is not None and not entry.get("llama_4_scaling_beta") and not required_keys(case):
             scale = next((group.softmax_scale for group in case.groups if group.softmax_scale is not None), None)
             if scale is not None and math.isclose(scale, usual_scale(case.folder.config, module), rel_tol=1e-6):
                 yield (
                     f"{where}mscale and mscale_all_dim move the attention factor into the softmax scale, which "
-                    f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = {usual:.4g}"
+                    f"{type(module).__name__} does not multiply by it; remove both, or give attention_factor = "
+                    f"{usual:.4g}"
                 )
 
 
@@ -261,13 +262,14 @@ def scaling_with_cache(case: Case) -> Texts:
         if "dynamic" in kind:
             yield (
                 f"{where}{kind} scaling leaves cached keys rotated by the angles of earlier lengths, beyond "
-                f"{case.folder.config.max_position_embeddings:,} tokens; set use_cache to false, or use a scaling that does not "
-                "change with the length, such as YaRN"
+                f"{case.folder.config.max_position_embeddings:,} tokens; set use_cache to false, or use a scaling that "
+                "does not change with the length, such as YaRN"
             )
         elif kind == "longrope" and not recomputes and entry.get("short_factor") != entry.get("long_factor"):
             yield (
-                f"{where}longrope changes all angles after {entry.get('original_max_position_embeddings', 0):,} tokens, and "
-                f"{type(case.folder.model).__name__} keeps the keys that were cached before; set use_cache to false"
+                f"{where}longrope changes all angles after {entry.get('original_max_position_embeddings', 0):,} "
+                f"tokens, and {type(case.folder.model).__name__} keeps the keys that were cached before; set use_cache "
+                "to false"
             )
 
 
@@ -333,8 +335,8 @@ def rounded_frequencies(case: Case) -> Texts:
         what = f"off by up to {comparison.error:.3g} {comparison.unit} (position {comparison.position:,})"
         if comparison.unit == "radians":
             yield (
-                f"{comparison.encoding}: in {comparison.dtype}, frequencies are rounded, and angles are {what}; keep inv_freq in "
-                "float32"
+                f"{comparison.encoding}: in {comparison.dtype}, frequencies are rounded, and angles are {what}; keep "
+                "inv_freq in float32"
             )
         else:
             yield f"{comparison.encoding}: in {comparison.dtype}, biases are rounded, and {what}", False

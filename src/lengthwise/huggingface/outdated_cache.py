@@ -24,7 +24,9 @@ COMPUTED_AT = "_lengthwise_computed_at"  # of a cache: the number of tokens when
 
 
 def can_be_outdated(encodings_of_layers: Iterable[PositionEncoding]) -> bool:
-    """Whether a change of scale makes cached keys and values wrong: a layer before the last one depends on the length."""
+    """Whether a change of scale makes cached keys and values wrong: a layer before the last one depends on
+    the length.
+    """
     *before_last, _ = encodings_of_layers
     return any(encoding.depends_on_length() for encoding in before_last)
 
@@ -43,9 +45,10 @@ def require_current_cache(layer: Any, arguments: tuple[Any, ...], options: dict[
     encoding = _with_another_scale(layer._lengthwise.modules, cache, past, count, lengths)
     if encoding is not None:
         raise ConfigError(
-            f"{type(encoding).__name__} has another scale at {count} tokens than at {getattr(cache, COMPUTED_AT, past)}, so the "
-            "cached keys and values are outdated; call the model with all tokens and use_cache=False, or use generate without "
-            "prefill_chunk_size, which computes them again"
+            f"{type(encoding).__name__} has another scale at {count} tokens than at "
+            f"{getattr(cache, COMPUTED_AT, past)}, so the "
+            "cached keys and values are outdated; call the model with all tokens and use_cache=False, or use generate "
+            "without prefill_chunk_size, which computes them again"
         )
     setattr(cache, COMPUTED_AT, count)
 

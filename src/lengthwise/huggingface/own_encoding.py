@@ -39,8 +39,8 @@ def own_encoding(model: Any) -> Choice:
     if observation.reason or not (layers := observation.layers):
         reason = observation.reason or "its layers do not call transformers' attention interface"
         raise ConfigError(
-            f"the rotation of a {config.model_type} cannot be observed in a forward pass without weights ({reason}); name an "
-            "encoding"
+            f"the rotation of a {config.model_type} cannot be observed in a forward pass without weights ({reason}); "
+            "name an encoding"
         )
     choices = []
     settings = Settings(config)
@@ -48,8 +48,9 @@ def own_encoding(model: Any) -> Choice:
         encoding = settings.encoding_of(index, layers[index])
         if encoding.first_dim or layers[index].head_dim != head_dim_of(config):
             raise ConfigError(
-                f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates them from "
-                f"number {encoding.first_dim} on, while head_dim is {head_dim_of(config)}, which lengthwise does not support"
+                f"{layers[index].name} of layer {index} has heads of {layers[index].head_dim} dimensions and rotates "
+                f"them from number {encoding.first_dim} on, while head_dim is {head_dim_of(config)}, which lengthwise "
+                "does not support"
             )
         choices.append(encoding.choice)
     return pattern(choices)
@@ -108,7 +109,8 @@ class Settings:
                             return LayerEncoding(choice, first_dim)
         raise UnknownRotation(
             f"{layer.name} rotates in a way that lengthwise does not have, or its angles are not those of "
-            f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this encoding"
+            f"{'rope_parameters' if not entry else f'rope_parameters.{entry}'}, so lengthwise cannot compute this "
+            "encoding"
         )
 
     def described(self, index: int, head_dim: int) -> Choice:
@@ -176,7 +178,9 @@ def pattern(choices: list[Choice]) -> Choice:
 
 
 def head_dim_of(config: Any) -> int:
-    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as in Gemma 4."""
+    """Return the number of dimensions of a head. Raise `ConfigError` if it differs from layer to layer, as
+    in Gemma 4.
+    """
     try:
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     except RuntimeError as error:

@@ -36,7 +36,8 @@ def with_own_settings(choice: Choice, model_choice: Choice | None, layers: int |
     ]
     if all(old.cls is NoPE for _, old in pairs) and any(missing(new) for new, _ in pairs):
         raise ConfigError(
-            f"the model has no positions in any layer, so {choice.label} would change nothing; name another method, such as alibi"
+            f"the model has no positions in any layer, so {choice.label} would change nothing; name another method, "
+            "such as alibi"
         )
     return alternate(*(_with_settings_of_layer(new, old) for new, old in pairs))
 
@@ -62,8 +63,9 @@ def require_written(choice: Choice, reason: ConfigError) -> None:
     for layer in choice.layers:
         if names := missing(layer):
             raise ConfigError(
-                f"{layer.label} has to take {join_names(names)} from the model, whose own encoding lengthwise does not know "
-                f"({reason}); write {'it' if len(names) == 1 else 'them'}, as in rope:base=10000,rotary_fraction=1,layout=half"
+                f"{layer.label} has to take {join_names(names)} from the model, whose own encoding lengthwise does not "
+                f"know ({reason}); write {'it' if len(names) == 1 else 'them'}, as in "
+                "rope:base=10000,rotary_fraction=1,layout=half"
             )
 
 

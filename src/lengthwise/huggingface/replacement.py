@@ -280,15 +280,18 @@ def _choice(encoding: Choice | str, model: Any, layers: int, rotates: bool) -> C
 
 
 def _attention_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers' attention interface."""
+    """Return the attention layers in order. Raises `ConfigError` if they do not call transformers'
+    attention interface.
+    """
     layers = [m for m in decoder.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
     if not layers or not all(
         type(m).__name__ in FORWARDS or hasattr(sys.modules[type(m).__module__], "ALL_ATTENTION_FUNCTIONS")
         for m in layers
     ):
         raise ConfigError(
-            f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models such as Llama, "
-            "Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT are supported without it"
+            f"{type(decoder).__name__} has no attention layers that call transformers' attention interface; models "
+            "such as Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM3, GPT-NeoX and GPT-2 do, and those of BLOOM and MPT "
+            "are supported without it"
         )
     return sorted(layers, key=lambda layer: int(cast(Any, layer).layer_idx))
 
@@ -300,7 +303,8 @@ def _require_supported_masks(config: Any) -> None:
     for kind in getattr(config, "layer_types", None) or ():
         if kind not in KINDS and ("attention" in kind or "sparse" in kind):
             raise ConfigError(
-                f"layers of a {config.model_type} have {kind}; the encodings of lengthwise know causal attention and windows only"
+                f"layers of a {config.model_type} have {kind}; the encodings of lengthwise know causal attention and "
+                "windows only"
             )
 
 
@@ -327,7 +331,8 @@ def _require_compatible_sinks(choice: Choice, layers: list[nn.Module]) -> None:
                 raise ConfigError(f"{layer.label}: the layers of this model keep learned sinks of their own; omit ours")
             if not cast(type[PositionEncoding], layer.cls).has_softmax:
                 raise ConfigError(
-                    f"{layer.name} has no softmax, to which the learned sinks of this model could be added; name another encoding"
+                    f"{layer.name} has no softmax, to which the learned sinks of this model could be added; name "
+                    "another encoding"
                 )
 
 
@@ -336,5 +341,6 @@ def _require_no_window(choice: Choice) -> None:
     for layer in choice.layers:
         if (window := layer.layer.window) is not None:
             raise ConfigError(
-                f"{layer.label}: the windows of a model of transformers are those of its configuration; omit window={window}"
+                f"{layer.label}: the windows of a model of transformers are those of its configuration; omit "
+                f"window={window}"
             )

@@ -65,12 +65,14 @@ def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) ->
 
 
 def saved_choice(data: Any) -> Choice:
-    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it differently."""
+    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it
+    differently.
+    """
     choice = choice_from_data("encoding", data)
     if _versions(choice.to_data()) != _versions(data):
         raise ConfigError(
-            f"the model was saved with another version of {choice.label}, which computed something else; load it with the version "
-            "of lengthwise that saved it"
+            f"the model was saved with another version of {choice.label}, which computed something else; load it with "
+            "the version of lengthwise that saved it"
         )
     return choice
 

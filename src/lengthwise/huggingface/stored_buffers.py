@@ -49,7 +49,8 @@ class CheckedWeights:
         names = f"{self.parameters:,} parameters" if self.parameters else "no parameters, because they are quantized"
         return (
             f"Weights: {self.tensors:,} tensors in {self.files:,} files. Compared with the settings: {names}, "
-            f"{self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and {self.tables:,} tables of positions."
+            f"{self.frequencies:,} tensors of frequencies, {self.slopes:,} of slopes, and {self.tables:,} tables of "
+            "positions."
         )
 
 
@@ -113,7 +114,8 @@ def _parameters(folder: ModelFolder, stored: dict[str, Tensor]) -> Iterator[str]
         )
     if unused := unused_tensors(report["unexpected_keys"], stored):
         yield (
-            f"the model does not use {unused[0]}{_others(len(unused) - 1)}; use the config.json that belongs to the weights"
+            f"the model does not use {unused[0]}{_others(len(unused) - 1)}; use the config.json that belongs to the "
+            "weights"
         )
 
 
@@ -156,14 +158,15 @@ def _frequencies(
         elif error > ROUNDED:
             yield (
                 "formula",
-                f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model was trained "
-                "with other settings (transformers ignores these stored numbers)",
+                f"{name} differs from the frequencies of the settings by up to {error:.2g} of their size: the model "
+                "was trained with other settings (transformers ignores these stored numbers)",
             )
         elif error > RELATIVE:
             yield (
                 "rounded",
-                f"{name} was rounded to {dtype if dtype != 'float32' else 'a smaller type'} (error {error:.2g}), so an angle at "
-                f"position {(folder.length or 1) - 1:,} was off by up to {error * float(ours.max()) * (folder.length or 1):.3g} "
+                f"{name} was rounded to {dtype if dtype != 'float32' else 'a smaller type'} (error {error:.2g}), so an "
+                f"angle at position {(folder.length or 1) - 1:,} was off by up to "
+                f"{error * float(ours.max()) * (folder.length or 1):.3g} "
                 "radians when the model was saved; transformers computes unrounded ones",
             )
 

@@ -14,7 +14,9 @@ BOS = "<bos>"
 
 
 def tokenizer_of(task: Task) -> Any | None:
-    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as our tasks do."""
+    """Return the tokenizer of a task; None if its tokens stand for no text. It puts BOS before a text, as
+    our tasks do.
+    """
     ours = task.text_tokenizer
     if isinstance(ours, ByteTokenizer):
         return _with_bos(_bytes(ours), ours.bos, {"eos_token": BOS, "pad_token": BOS})

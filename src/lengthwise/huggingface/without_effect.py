@@ -131,8 +131,8 @@ def _ignored_flat(case: Case) -> Texts:
         elif lost:
             kinds = ", ".join(kind for kind, _ in used)
             yield (
-                f"{name} has {', '.join(lost)} for all layers, which {type(case.folder.config).__name__} ignores; write the "
-                f"settings for each kind of layer ({kinds})"
+                f"{name} has {', '.join(lost)} for all layers, which {type(case.folder.config).__name__} ignores; "
+                f"write the settings for each kind of layer ({kinds})"
             )
 
 
@@ -206,8 +206,8 @@ def length_beyond_wavelengths(case: Case) -> Texts:
         seen = min(length, group.window or length)
         if bool((frequencies > 0).all()) and seen > (longest := 2 * math.pi / float(frequencies.min())):
             yield (
-                f"{label_of(group.encoding)}: the longest wavelength is {longest:,.0f} tokens, and the model is intended for "
-                f"{length:,}; if it was trained with fewer, its positions need a scaling or another theta",
+                f"{label_of(group.encoding)}: the longest wavelength is {longest:,.0f} tokens, and the model is "
+                f"intended for {length:,}; if it was trained with fewer, its positions need a scaling or another theta",
                 False,
             )
 
@@ -224,7 +224,7 @@ def tokenizer_length(case: Case) -> Texts:
         return
     if is_number(longest) and length is not None and longest < length:
         yield (
-            f"model_max_length = {longest:,.0f} in tokenizer_config.json is less than the intended {length:,} tokens, and some "
-            "programs cut texts there",
+            f"model_max_length = {longest:,.0f} in tokenizer_config.json is less than the intended {length:,} tokens, "
+            "and some programs cut texts there",
             False,
         )

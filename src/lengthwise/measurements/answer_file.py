@@ -88,8 +88,8 @@ def read(path: Path, measurement: str | None = None) -> FileAnswer:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}; name a file of a measurement") from None
     if measurement is not None and answer.measurement.name != measurement:
         raise ConfigError(
-            f"{path} was written by `{answer.measurement.command}`; name a file of `{find(measurement).command}`, or read this one "
-            f"with `lengthwise export answers {path} --out FILE.csv`"
+            f"{path} was written by `{answer.measurement.command}`; name a file of `{find(measurement).command}`, or "
+            f"read this one with `lengthwise export answers {path} --out FILE.csv`"
         )
     return answer
 
@@ -195,7 +195,8 @@ def recording(path: Path | None, answer: FileAnswer) -> Iterator[Recording]:
             stored = _parse(path, content)
             if differences := stored.differences(answer):
                 raise ConfigError(
-                    f"{path} has the answer to another question: {'; '.join(differences)}; name another file, or delete this one"
+                    f"{path} has the answer to another question: {'; '.join(differences)}; name another file, or "
+                    "delete this one"
                 )
         file.seek(content.rfind(b"\n") + 1)
         file.truncate()  # without an incomplete last line

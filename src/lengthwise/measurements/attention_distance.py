@@ -92,13 +92,13 @@ class AttentionDistance(base.Probe):
             require_attention(one)
         if run.task.identity() != against.task.identity():
             raise ConfigError(
-                f"run {run.key[:8]} is trained on {_task(run)} and run {against.key[:8]} on {_task(against)}, but attention is "
-                "compared on the same examples; name runs of the same task with the same settings"
+                f"run {run.key[:8]} is trained on {_task(run)} and run {against.key[:8]} on {_task(against)}, but "
+                "attention is compared on the same examples; name runs of the same task with the same settings"
             )
         if (a := run.model.num_layers) != (b := against.model.num_layers):
             raise ConfigError(
-                f"run {run.key[:8]} has {a} layers and run {against.key[:8]} has {b}, but layers are compared one to one; "
-                "name runs of equal depth"
+                f"run {run.key[:8]} has {a} layers and run {against.key[:8]} has {b}, but layers are compared one to "
+                "one; name runs of equal depth"
             )
         for one in (run, against):
             check_lengths(one, [options.length])

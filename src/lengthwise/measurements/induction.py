@@ -22,7 +22,9 @@ HALF = 0.5  # smallest share of the weights with which a head counts as an induc
 
 @dataclass(frozen=True, kw_only=True)
 class InductionOptions(ExampleOptions):
-    """The attention in prompts that repeat `points` examples, and in the second half of prompts with `length` examples."""
+    """The attention in prompts that repeat `points` examples, and in the second half of prompts with
+    `length` examples.
+    """
 
     length: int = option(base.LENGTH, 80, minimum=2)
     points: int = option(POINTS, 12)
@@ -33,8 +35,8 @@ class InductionOptions(ExampleOptions):
         super().__post_init__()
         if self.neighbours > (limit := self.length // 2):
             raise ConfigError(
-                f"neighbours must be at most {limit} in prompts of {self.length} examples, got {self.neighbours}; use fewer, or "
-                "longer prompts"
+                f"neighbours must be at most {limit} in prompts of {self.length} examples, got {self.neighbours}; use "
+                "fewer, or longer prompts"
             )
 
 

@@ -99,7 +99,8 @@ class LearnedBias(Probe):
         reasons = [bias_unsupported_reason(encoding) for encoding in encodings]
         if all(reason is not None for reason in reasons):
             raise ConfigError(
-                f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias (ALiBi, T5, FIRE)"
+                f"run {run.key[:8]} has no bias to measure: {reasons[0]}; name a run of an encoding with a bias "
+                "(ALiBi, T5, FIRE)"
             )
         longest = min((e.max_length for e in encodings if e.max_length is not None), default=math.inf)
         if options.query >= longest:

@@ -48,14 +48,14 @@ class ReachOptions(Options):
     """Lengths, tasks and methods, with numbers of examples. A file belongs to one such question and one model."""
 
     lengths: tuple[int, ...] = option(
-        "Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely handles, because "
-        "the others are compared with it.",
+        "Lengths in tokens, comma-separated; 1k is 1,024. The shortest should be one that the model surely handles, "
+        "because the others are compared with it.",
         (1024, 2048, 4096, 8192),
         shown="1k,2k,4k,8k",
     )
     tasks: tuple[str, ...] = option(
-        "What to measure, comma-separated. text is cross-entropy; needle, keys, values, variables and copying are retrieval "
-        "tasks; functions are Boolean functions to learn from the examples of a prompt.",
+        "What to measure, comma-separated. text is cross-entropy; needle, keys, values, variables and copying are "
+        "retrieval tasks; functions are Boolean functions to learn from the examples of a prompt.",
         (TEXT, *RETRIEVAL),
         shown=",".join((TEXT, *RETRIEVAL)),
     )
@@ -91,14 +91,16 @@ class ReachOptions(Options):
         minimum=0,
     )
     prompts: tuple[str, ...] = option(
-        "Kinds of prompts of the task functions, comma-separated. standard: independent examples. duplicated: one example "
-        "repeated, whose input is also the question. noise: the second half of the examples repeats one example.",
+        "Kinds of prompts of the task functions, comma-separated. standard: independent examples. duplicated: one "
+        "example repeated, whose input is also the question. noise: the second half of the examples repeats one "
+        "example.",
         KINDS[:2],
         shown=",".join(KINDS[:2]),
     )
     form: Literal["auto", "mpt", "llama-2", "plain"] = option(
-        "Prompt template of the task functions. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis “How Do "
-        "Position Encodings Affect Length Generalization?”. plain: that of Bhattamishra et al. 2023. auto: llama-2 for Llama "
+        "Prompt template of the task functions. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis “How "
+        "Do Position Encodings Affect Length Generalization?”. plain: that of Bhattamishra et al. 2023. auto: llama-2 "
+        "for Llama "
         "models and mpt for all others.",
         "auto",
     )
@@ -115,8 +117,8 @@ class ReachOptions(Options):
                 raise ConfigError(f"{name} must not be empty; name at least one, or omit the option")
         if TEXT in self.tasks and self.lengths[0] < self.targets + 2:
             raise ConfigError(
-                f"lengths must be at least {self.targets + 2} for {self.targets} targets, got {self.lengths[0]}; take longer "
-                "ones, or fewer targets"
+                f"lengths must be at least {self.targets + 2} for {self.targets} targets, got {self.lengths[0]}; take "
+                "longer ones, or fewer targets"
             )
         if self.chat and not set(self.tasks) & set(RETRIEVAL):
             raise ConfigError(
@@ -214,8 +216,8 @@ class Reach(Measurement):
             "loss",
             "Cross-entropy of the same targets",
             "The cross-entropy of the last tokens of each text. They are the same at every length, and only the text "
-            "before them grows. Cross-entropies are per token of each model's own tokenizer, so compare them between models with "
-            "the same tokenizer only.",
+            "before them grows. Cross-entropies are per token of each model's own tokenizer, so compare them between "
+            "models with the same tokenizer only.",
         ),
         *(
             _scores(
@@ -252,9 +254,9 @@ class Reach(Measurement):
             title="Effective length",
             numbers=(Number(head="{task}", y="effective", by=("task",)),),
             about="The longest length up to which a non-increasing curve through the scores passes, with its 95 % interval. The "
-            f"cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at the "
-            f"shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers correct. Scores between "
-            "tested lengths are interpolated. Intervals are over examples and say nothing about other texts.",
+            f"cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the model as it is at "
+            f"the shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers correct. Scores "
+            "between tested lengths are interpolated. Intervals are over examples and say nothing about other texts.",
         ),
         Numbers(
             title="Cross-entropy by length",
@@ -341,7 +343,9 @@ class Reach(Measurement):
         return Table.from_rows(sorted(rows, key=lambda row: (order[row.get("task")], row.get("length") or 0)))
 
     def measure(self, model: "MeasuredModel", options: ReachOptions, progress: OnProgress) -> Iterator[Row]:
-        """Yield a row for each task, method, length and depth, the flags of other programs, and what was not reached."""
+        """Yield a row for each task, method, length and depth, the flags of other programs, and what was
+        not reached.
+        """
         yield from model.measure()
 
 

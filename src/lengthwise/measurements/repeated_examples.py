@@ -184,8 +184,8 @@ class Parts:
     def __post_init__(self) -> None:
         if self.points < 2 * self.dims:
             raise ConfigError(
-                f"points must be at least {2 * self.dims} (the instruction has 2 examples for each of {self.dims} dims), got "
-                f"{self.points}; set --points"
+                f"points must be at least {2 * self.dims} (the instruction has 2 examples for each of {self.dims} "
+                f"dims), got {self.points}; set --points"
             )
 
     @property
@@ -214,7 +214,9 @@ class Parts:
 
 
 def noise_prompt(parts: Parts, count: int) -> Prompt:
-    """Return the points with their last `count` replaced by noise, and then the target, which begins at index `points`."""
+    """Return the points with their last `count` replaced by noise, and then the target, which begins at
+    index `points`.
+    """
     if not 0 < count < parts.points:
         raise ConfigError(f"noise must be from 1 to {parts.points - 1} of the {parts.points} examples, got {count}")
     examples = (*range(parts.points - count), *parts.noise(count), *parts.target)
@@ -234,13 +236,15 @@ def instruction_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def target_prompt(parts: Parts, where: str) -> Prompt:
-    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of the length."""
+    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of
+    the length.
+    """
     remaining = parts.remaining(parts.instruction, parts.target)
     count = {"begin": parts.points - len(parts.instruction), "middle": remaining // 2, "end": remaining}[where]
     if count > remaining:
         raise ConfigError(
-            f"the prompt's length must be at least {parts.points + len(parts.target)} for a target after the first {parts.points} "
-            f"examples, got {parts.length}; set --lengths"
+            f"the prompt's length must be at least {parts.points + len(parts.target)} for a target after the first "
+            f"{parts.points} examples, got {parts.length}; set --lengths"
         )
     examples = (*parts.instruction, *parts.noise(count), *parts.target)
     return Prompt("target", where, examples, len(examples) - len(parts.target), len(examples))
@@ -267,7 +271,9 @@ def duplicate_prompt(length: int, position: int | None) -> Prompt:
 
 
 def positions(length: int, count: int) -> list[int]:
-    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in short prompts."""
+    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in
+    short prompts.
+    """
     if length < 2 or count < 2:
         raise ConfigError(
             f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"

@@ -85,7 +85,8 @@ class RetentionOptions(ReachOptions):
             raise ConfigError("--tasks must contain text, because the report compares cross-entropies")
         if self.tune_sha256 == self.text_sha256:
             raise ConfigError(
-                "--tune and --text have the same content, so the model would be measured on its training text; name another --text"
+                "--tune and --text have the same content, so the model would be measured on its training text; name "
+                "another --text"
             )
         if self.tuning is not None and self.dtype == "float16":
             raise ConfigError("models are not trained in float16; take --dtype bfloat16 or float32")

@@ -83,7 +83,9 @@ class SpeedOptions(Options):
         self.model()  # checks the sizes
 
     def model(self, share_encoding: bool | None = None, mixer: str | None = None) -> ModelConfig:
-        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if one is named."""
+        """Return the configuration of the model, which is GPT-like, with a mixer in place of attention if
+        one is named.
+        """
         sizes = {name: getattr(self, name) for name in ("d_model", "num_layers", "num_heads")}
         if mixer is not None and "num_heads" not in MIXERS[mixer].settings:
             del sizes["num_heads"]
@@ -99,8 +101,9 @@ def _of_lengths(y: str, **more: Any) -> tuple[Number, ...]:
 
 
 ABOUT = (
-    "Model: d_model {d_model}, num_layers {num_layers}, num_heads {num_heads}, byte vocabulary, {dtype}; about {batch_tokens:,} "
-    f"tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} in the same round, with "
+    "Model: d_model {d_model}, num_layers {num_layers}, num_heads {num_heads}, byte vocabulary, {dtype}; about "
+    f"{{batch_tokens:,}} tokens per batch. A ratio is the median over rounds of the time divided by that of {BASELINE} "
+    "in the same round, with "
     "a 95 % interval by order statistics, which needs at least 6 rounds. {n} of {rounds} rounds are finished."
 )
 

@@ -128,8 +128,8 @@ def compiler() -> list[str]:
         if path := shutil.which(name):
             return [path]
     raise CannotBuild(
-        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and Ubuntu: apt "
-        "install g++) and restart"
+        "there is no C++ compiler, neither on PATH (c++, g++ or clang++) nor named in CXX; install one (Debian and "
+        "Ubuntu: apt install g++) and restart"
     )
 
 

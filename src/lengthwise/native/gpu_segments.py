@@ -1,5 +1,4 @@
-"""FIRE's segments and tables, computed by Triton kernels on a GPU: a few launches instead of dozens of small
-operations.
+"""FIRE's segments and tables, computed by Triton kernels on a GPU in a few launches instead of dozens.
 
 piecewise.py and fire.py define what is computed; segments.py does the same on a CPU. All arithmetic is in float64.
 """
@@ -65,7 +64,9 @@ def _lines_of_layer(parameters, middle, LAYER: tl.constexpr, ROWS: tl.constexpr,
 @triton.jit
 @no_type_check
 def _edges_of(edges, number, exists, DEPTH: tl.constexpr):
-    """Return the left and the right edges of segments. Before the first layer (DEPTH 0) there is one segment, [0, 1]."""
+    """Return the left and the right edges of segments. Before the first layer (DEPTH 0) there is one
+    segment, [0, 1].
+    """
     if DEPTH == 0:
         left = tl.zeros_like(number).to(tl.float64)
         right = left + 1.0

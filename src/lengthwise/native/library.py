@@ -99,8 +99,8 @@ def _for_this_process(content: bytes, reason: str) -> ctypes.CDLL:
     except OSError as error:
         raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(
-        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
-        f"{reason}. Set LENGTHWISE_CACHE to a folder that you can write to",
+        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store "
+        f"the library: {reason}. Set LENGTHWISE_CACHE to a folder that you can write to",
         stacklevel=user_stacklevel(),
     )
     return library

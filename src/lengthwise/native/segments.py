@@ -23,7 +23,9 @@ def is_available() -> bool:
 
 
 def supports(parameters: Sequence[Tensor]) -> bool:
-    """Whether the library supports the weights and biases of an MLP: all float32 or all float64, and of narrow layers."""
+    """Whether the library supports the weights and biases of an MLP: all float32 or all float64, and of
+    narrow layers.
+    """
     dtype = parameters[0].dtype
     if dtype not in (torch.float32, torch.float64) or max(x.shape[0] for x in parameters) > MAX_WIDTH:
         return False

@@ -61,8 +61,8 @@ def look_up(device: torch.device) -> bool:
         return True
     warnings.warn(
         f"the GPU kernels of lengthwise were not tested on {torch.cuda.get_device_name(device)} ({combination}), so "
-        "backend='auto' takes another backend; `lengthwise check --device cuda` tests them, and backend='auto' uses them if "
-        "they pass",
+        "backend='auto' takes another backend; `lengthwise check --device cuda` tests them, and backend='auto' uses "
+        "them if they pass",
         stacklevel=user_stacklevel(),
     )
     return False

@@ -142,7 +142,9 @@ class RandomPositions(PositionScheme):
 
     @abstractmethod
     def draw(self, rows: int, tokens: int, generator: torch.Generator) -> Int[Tensor, "b t"]:
-        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn independently, row after row."""
+        """Return positions of `rows` sequences (or documents) of `tokens` tokens, drawn independently, row
+        after row.
+        """
 
     def draws(self, training: bool) -> bool:
         """Whether positions are drawn in this mode; otherwise they are consecutive."""

@@ -83,8 +83,8 @@ class Coupled(PositionScheme):
 
     def _refuse(self, highest: int, tokens: int) -> NoReturn:
         raise ConfigError(
-            f"Coupled: max_position must be at least {highest}, the highest position of a training sequence of {tokens} tokens, "
-            f"got {self.max_position}"
+            f"Coupled: max_position must be at least {highest}, the highest position of a training sequence of "
+            f"{tokens} tokens, got {self.max_position}"
         )
 
     def _task_coupling(self) -> Any:

@@ -53,8 +53,8 @@ class Digits(PositionScheme):
         if size is None or not scheme.digits or max(scheme.digits) >= size:
             vocabulary = "has vectors, not tokens" if size is None else f"has the token IDs 0 ... {size - 1}"
             raise ConfigError(
-                f"Digits: the task {type(task).__name__} {vocabulary}, and the digits would be {_listed(scheme.digits)}; "
-                "give zero=... (the ID of digit 0), or use another position scheme"
+                f"Digits: the task {type(task).__name__} {vocabulary}, and the digits would be "
+                f"{_listed(scheme.digits)}; give zero=... (the ID of digit 0), or use another position scheme"
             )
         return scheme
 

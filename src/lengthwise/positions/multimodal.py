@@ -160,8 +160,8 @@ def _document(kinds: list[int], blocks: dict[int, Iterator[Tensor]], row: int, t
             if block is None or len(block) > size:
                 there = "there is no further one" if block is None else f"the next one has {len(block)}"
                 raise ConfigError(
-                    f"row {row} of kinds has {size} {_NAMES[kind]} tokens where {there}; they must be whole {_NAMES[kind]}s, or "
-                    "frames of a video"
+                    f"row {row} of kinds has {size} {_NAMES[kind]} tokens where {there}; they must be whole "
+                    f"{_NAMES[kind]}s, or frames of a video"
                 )
             positions.append(block + start)
             start += int((block if text_follows == "highest" else block[:, 1:]).max()) + 1

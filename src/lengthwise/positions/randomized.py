@@ -1,4 +1,6 @@
-"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained positions."""
+"""Randomized positions: a sorted random subset of a longer range, so that long sequences have no untrained
+positions.
+"""
 
 from typing import Literal
 
@@ -67,6 +69,6 @@ class Randomized(RandomPositions):
     def require(self, tokens: int, training: bool) -> None:
         if self.draws(training) and tokens > self.max_length:
             raise ConfigError(
-                f"Randomized: max_length must be at least the number of tokens, {tokens}, got {self.max_length}; make it larger, "
-                "or the sequences shorter"
+                f"Randomized: max_length must be at least the number of tokens, {tokens}, got {self.max_length}; make "
+                "it larger, or the sequences shorter"
             )

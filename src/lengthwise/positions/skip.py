@@ -57,11 +57,11 @@ class Skip(RandomPositions):
             return
         if tokens < self.chunks:
             raise ConfigError(
-                f"Skip: chunks must be at most the number of tokens, {tokens}, got {self.chunks}; use fewer chunks, or train on "
-                "longer sequences"
+                f"Skip: chunks must be at most the number of tokens, {tokens}, got {self.chunks}; use fewer chunks, or "
+                "train on longer sequences"
             )
         if tokens > self.target_length:
             raise ConfigError(
-                f"Skip: target_length must be at least the number of tokens, {tokens}, got {self.target_length}; make it larger, "
-                "or train on shorter sequences"
+                f"Skip: target_length must be at least the number of tokens, {tokens}, got {self.target_length}; make "
+                "it larger, or train on shorter sequences"
             )

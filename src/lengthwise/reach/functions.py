@@ -22,7 +22,9 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TokenizedPrompt:
-    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of each text."""
+    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of
+    each text.
+    """
 
     shared: Tokens
     labels: tuple[Tokens, Tokens]
@@ -103,8 +105,8 @@ def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
     shared = next((n for n, (a, b) in enumerate(zip(zero, one, strict=False)) if a != b), min(len(zero), len(one)))
     if not 0 < shared < min(len(zero), len(one)):
         raise ConfigError(
-            f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take another "
-            "model"
+            f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take "
+            "another model"
         )
     return TokenizedPrompt(zero[:shared], (zero[shared:], one[shared:]))
 
@@ -117,8 +119,8 @@ def _tokens(model: Pretrained, text: str) -> Tokens:
     vocab = model.model.get_input_embeddings().weight.shape[0]
     if tokens and max(tokens) >= vocab:
         raise ConfigError(
-            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the tokenizer "
-            "that the model was trained with into the folder"
+            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
+            "tokenizer that the model was trained with into the folder"
         )
     return tokens
 

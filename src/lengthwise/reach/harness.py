@@ -40,8 +40,8 @@ def retrieval_rows(
             free = len(filler) - length
             if free < 0:
                 raise ConfigError(
-                    f"--text {text.path} has {len(filler):,} words, fewer than the length of {length:,}; name a longer text, or "
-                    "shorter --lengths"
+                    f"--text {text.path} has {len(filler):,} words, fewer than the length of {length:,}; name a longer "
+                    "text, or shorter --lengths"
                 )
             rows: list[dict[str, str | int]] = []
             for n in range(count):

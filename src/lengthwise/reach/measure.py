@@ -85,11 +85,13 @@ class MeasuredModel:
             prompts = [self._prompt(task, shortest, 0.5, n) for n in range(len(self.windows))]
         except ConfigError as error:
             raise ConfigError(
-                f"--lengths {shortest} is too short for the task {task}: {error}; take longer --lengths, or other --tasks"
+                f"--lengths {shortest} is too short for the task {task}: {error}; take longer --lengths, or other "
+                "--tasks"
             ) from None
         if any(self.pretrained.tokenizer.unk_token_id in prompt.tokens[-prompt.answer :] for prompt in prompts):
             raise ConfigError(
-                f"its tokenizer has no tokens for the names and numbers of the task {task}; measure --tasks text, or another model"
+                f"its tokenizer has no tokens for the names and numbers of the task {task}; measure --tasks text, or "
+                "another model"
             )
 
     def continue_from(self, answer: FileAnswer) -> None:
@@ -103,7 +105,9 @@ class MeasuredModel:
     # ---- what is measured, and what is left out ----------------------------------------------------------------------
 
     def row_keys(self) -> Iterator[tuple[str, int, list[Row]]]:
-        """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys of the rows."""
+        """Yield what is measured with each method: the column `length` or `shots`, its value, and the keys
+        of the rows.
+        """
         options = self.options
         tasks = [task for task in options.tasks if task != FUNCTIONS]
         for length in options.lengths if tasks else ():
@@ -232,7 +236,9 @@ class MeasuredModel:
                 yield example
 
     def _cross_entropy(self, reader: Reader, row_key: Row) -> dict[str, Any]:
-        """Return the mean loss of the targets of each text, and for ranges of positions their tokens and mean losses."""
+        """Return the mean loss of the targets of each text, and for ranges of positions their tokens and
+        mean losses.
+        """
         length, losses, bin_losses = row_key["length"], [], []
         rows = reader.sampled_rows(length - 1, self.options.targets)
         starts = [start for start in bin_starts(length) if any(start <= row + 1 for row in rows)]

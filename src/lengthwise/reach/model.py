@@ -187,7 +187,9 @@ def needs_whole_text(model: Any) -> bool:
 
 
 def position_limit(model: Any, claimed: int | None) -> int | None:
-    """Return the longest text that a model has positions for; None without a limit. Only tables of positions have one."""
+    """Return the longest text that a model has positions for; None without a limit. Only tables of
+    positions have one.
+    """
     if isinstance(model, LengthwiseForCausalLM):
         limit: int | None = model.model.max_length
         return limit

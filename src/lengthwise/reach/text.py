@@ -60,8 +60,8 @@ def windows(
     free = len(tokens) - longest
     if free < 0:
         raise ConfigError(
-            f"--text {text.path} has {len(tokens):,} tokens, fewer than the longest length of {longest:,}; name a longer text, or "
-            "shorter --lengths"
+            f"--text {text.path} has {len(tokens):,} tokens, fewer than the longest length of {longest:,}; name a "
+            "longer text, or shorter --lengths"
         )
     count = min(examples, 1 + free // targets)
     starts = [0] if count == 1 else [free * n // (count - 1) for n in range(count)]

@@ -33,8 +33,9 @@ def _map(task: TaskFindings) -> Chart:
     ]
     longer = next((n for n in task.lengths if task.is_new(n)), task.lengths[0])
     described = (
-        f"{task.title}: heat map of {task.metric_label}, {task.metric.better} is better. Rows: {len(ranked)} encodings, best at "
-        f"{longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths from {min(task.lengths):,} to "
+        f"{task.title}: heat map of {task.metric_label}, {task.metric.better} is better. Rows: {len(ranked)} "
+        f"encodings, best at {longest:,} {task.unit} first: {', '.join(s.label for s in ranked)}. Columns: lengths "
+        f"from {min(task.lengths):,} to "
         f"{longest:,}. The section of the task has all numbers in a table."
     )
     return Chart(

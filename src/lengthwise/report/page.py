@@ -44,7 +44,9 @@ class ReportError(ValueError):
 
 
 def render(findings: Findings, ties: Ties = "average") -> str:
-    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
+    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see
+    `ranking`.
+    """
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]

@@ -70,7 +70,9 @@ def axis_choices(choices: list[Range], baselines: bool) -> str:
 
 
 def describe(task: TaskFindings) -> str:
-    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the longest length."""
+    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the
+    longest length.
+    """
     longest = max(task.lengths)
     means = [p.mean for s in task.series for p in s.points if math.isfinite(p.mean)]
     scores = f", from {figure(min(means))} to {figure(max(means))}" if means else ""

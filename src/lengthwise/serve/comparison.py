@@ -61,8 +61,8 @@ def curves_chart(runs: Sequence[Named], curves: Mapping[str, Table]) -> Chart | 
     last = max(row["x"] for row in rows)
     looks = {run.name: run.look for run in runs if any(row["label"] == run.name for row in rows)}
     described = (
-        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {bottom:g} to {top:g} nats "
-        f"per scored token. One line for each of {len(looks)} runs."
+        f"Line chart of the training loss. Horizontal axis: steps 0 to {last:,}. Vertical axis: from {bottom:g} to "
+        f"{top:g} nats per scored token. One line for each of {len(looks)} runs."
     )
     return curve_chart(described, rows, looks, (0, last), (bottom, top), unit=" steps", height=CURVE_HEIGHT)
 
@@ -113,8 +113,9 @@ def _score_group(
         pad = 0.03 * (high - low)
         columns = length_columns(lengths, first.unit)
         described = (
-            f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to {lengths[-1]:,}. Vertical "
-            f"axis: {first.metric}. One line for each of {len(lines)} runs. The table below has all numbers."
+            f"Line chart of the scores. Horizontal axis: length in {first.unit}, from {lengths[0]:,} to "
+            f"{lengths[-1]:,}. Vertical axis: {first.metric}. One line for each of {len(lines)} runs. The table below "
+            "has all numbers."
         )
         axis = [Range("all", low - pad, high + pad)]
         chart = line_chart(described, lines, columns, axis, better=first.better, height=SCORES_HEIGHT)

@@ -21,7 +21,8 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ConfigError(
-            f"cannot listen on port {port} of {HOST} ({reason}); choose another one with --port, or --port 0 for a free one"
+            f"cannot listen on port {port} of {HOST} ({reason}); choose another one with --port, or --port 0 for a "
+            "free one"
         ) from None
 
 

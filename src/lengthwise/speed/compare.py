@@ -183,13 +183,15 @@ def _notes(
         yield "The two files have no encoding and length in common, other than NoPE."
     elif (rounds := rounds_needed(len(samples))) > min(len(times) for sample in samples for times in sample):
         yield (
-            f"With {len(samples)} comparisons, a change can only be claimed from {rounds} rounds in each file; measure with "
-            f"--rounds {rounds}."
+            f"With {len(samples)} comparisons, a change can only be claimed from {rounds} rounds in each file; measure "
+            f"with --rounds {rounds}."
         )
 
 
 def rounds_needed(comparisons: int) -> int:
-    """Return the rounds from which the smallest possible p-value, 2 / C(2n, n), is at most 5 % after Holm's correction."""
+    """Return the rounds from which the smallest possible p-value, 2 / C(2n, n), is at most 5 % after Holm's
+    correction.
+    """
     rounds = 1
     while comparisons * 2 / math.comb(2 * rounds, rounds) > LEVEL:
         rounds += 1

@@ -30,8 +30,8 @@ def decoded(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
             place, column = problem["loc"][:2]
             row = escaped(batch[int(place)]._mapping.get("key", ""))
             raise StoreError(
-                f"{table.name}: the row {row} is damaged, its {known[int(column)]} {_reason(problem)}; restore a copy of the "
-                "database, or move it away and run the study again"
+                f"{table.name}: the row {row} is damaged, its {known[int(column)]} {_reason(problem)}; restore a copy "
+                "of the database, or move it away and run the study again"
             ) from None
         for row in values:
             yield dict(zip(known, row, strict=True))

@@ -18,8 +18,8 @@ def require_local(path: Path) -> None:
     """Raise `StoreError` for a database file on a network file system. Only Linux tells."""
     if (kind := _file_system(path)) in _NETWORK:
         raise StoreError(
-            f"{path} is on a network file system ({kind}), where SQLite loses data; give a results folder on a local disk, or a "
-            f"database server with --store {EXAMPLE}"
+            f"{path} is on a network file system ({kind}), where SQLite loses data; give a results folder on a local "
+            f"disk, or a database server with --store {EXAMPLE}"
         )
 
 

@@ -57,7 +57,8 @@ class RemoteFolder(ResultsFolder):
             folder.mkdir(mode=0o700, exist_ok=True)
         except (CacheError, OSError) as error:
             raise StoreError(
-                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that you can write to"
+                f"files of {self} need a working folder, but {error}; set LENGTHWISE_CACHE to a folder that you can "
+                "write to"
             ) from error
         return folder
 
@@ -167,7 +168,9 @@ class RemoteFolder(ResultsFolder):
         return versions
 
     def _require_identifier(self) -> None:
-        """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs without files."""
+        """Raise `StoreError` if the whole results folder is missing, so that this is not taken for runs
+        without files.
+        """
         if self.identifier(create=False) is None:
             raise StoreError(
                 f"{self}/{ID_FILE} is missing, so this is not the results folder, or it was deleted; restore it"

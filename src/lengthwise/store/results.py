@@ -97,8 +97,8 @@ class Store(Transfers):
                 connection.execute(update(schema.about).values(results_id=identifier))
             elif identifier != known:
                 raise StoreError(
-                    f"{self.files} is not the results folder of {self.name}, so the files of its runs would be missing; give the "
-                    "folder that all machines share with --results, or another database with --store"
+                    f"{self.files} is not the results folder of {self.name}, so the files of its runs would be "
+                    "missing; give the folder that all machines share with --results, or another database with --store"
                 )
 
     # ---- studies ------------------------------------------------------------------------------------------------
@@ -194,7 +194,9 @@ class Store(Transfers):
             return claims.claim(connection, study, worker, self._now(connection))
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
-        """Report that the worker is alive and its progress. Return False if it no longer holds the run and must stop."""
+        """Report that the worker is alive and its progress. Return False if it no longer holds the run and
+        must stop.
+        """
         with self._transaction(writes=True) as connection:
             deaths = case((schema.runs.c.step < int(step), 0), else_=schema.runs.c.deaths)
             values = {"heartbeat": self._now(connection), "deaths": deaths, "step": int(step), "steps": int(steps)}

@@ -206,7 +206,9 @@ NULLABLE = Number.__metadata__  # type: ignore[attr-defined]  # NULL is NaN
 
 
 def canonical(value: Any, what: str) -> str:
-    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values
+    such as NaN.
+    """
     try:
         return _CANONICAL(value)
     except (TypeError, ValueError) as error:
@@ -229,5 +231,7 @@ class Texts:
 
 
 def plain_text(text: str) -> str:
-    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for PostgreSQL."""
+    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for
+    PostgreSQL.
+    """
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

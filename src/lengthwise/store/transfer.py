@@ -54,7 +54,9 @@ class Transfers:
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for one thread."""
+        """Yield this store as it is now. It can only be read, and all its queries are one transaction, for
+        one thread.
+        """
         with self._transaction(writes=False) as connection:
 
             def joined(*, writes: bool) -> AbstractContextManager[Connection]:
@@ -141,13 +143,15 @@ def _others(connection: Connection, listed: list[str]) -> list[str]:
 
 
 def _add_study(connection: Connection, study: Cells, name: str) -> bool:
-    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have to be added."""
+    """Add the study, or replace an older state of it. Return whether its lists of runs and questions have
+    to be added.
+    """
     table, is_it = schema.studies, schema.studies.c.name == study["name"]
     known = connection.execute(select(table).where(is_it).with_for_update()).one_or_none()
     if known is not None and known.created != study["created"]:
         raise StoreError(
-            f"{name} has another study {study['name']!r}, which was created at another time; import the bundle into a new results "
-            "folder (--results), or drop that study first"
+            f"{name} has another study {study['name']!r}, which was created at another time; import the bundle into a "
+            "new results folder (--results), or drop that study first"
         )
     if known is not None and known.updated >= study["updated"]:
         return False
@@ -174,8 +178,8 @@ def _add_runs(connection: Connection, rows: Iterable[Cells], now: float, name: s
                     continue
                 if old.worker is not None and not is_dead(old.worker, now - (old.heartbeat or 0.0)):
                     raise StoreError(
-                        f"a worker is training run {row['key']} of {name} now, and the bundle has it finished; wait until the "
-                        "worker has finished, or stop it, and import the bundle again"
+                        f"a worker is training run {row['key']} of {name} now, and the bundle has it finished; wait "
+                        "until the worker has finished, or stop it, and import the bundle again"
                     )
                 values = {column: row[column] for column in ("step", "steps", "started", "finished", "error", "facts")}
                 connection.execute(update(table).where(table.c.key == row["key"]).values(CLAIM_OVER | values))
@@ -213,6 +217,6 @@ def _require_same(new: Cells, old: Any, columns: Iterable[str], what: str, kind:
             values = f"{column} is {old[column]} here and {new[column]} in the bundle"
             text = values if len(values) < 200 else f"{column} differs"
             raise StoreError(
-                f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new results "
-                "folder (--results)"
+                f"{what}: {name} has other {kind} for it ({text}); nothing was imported; import the bundle into a new "
+                "results folder (--results)"
             )

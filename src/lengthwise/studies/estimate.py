@@ -61,7 +61,9 @@ def estimate_seconds(
 
 
 def _most_different_first(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield one run of each task, model and training, then one with another encoding of each, and so on; one seed only."""
+    """Yield one run of each task, model and training, then one with another encoding of each, and so on;
+    one seed only.
+    """
     groups: dict[object, dict[str, Run]] = {}
     for run in runs:
         groups.setdefault((run.task, run.model, run.training), {}).setdefault(run.label, run)

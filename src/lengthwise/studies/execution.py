@@ -152,8 +152,8 @@ def _require_parents(store: Store, study: Study) -> None:
     for run in study.runs:
         if run.parent is not None and run.parent.key in others - trained:
             raise ConfigError(
-                f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, seed "
-                f"{run.parent.seed}), which is not trained in {store.files}; add that run to the study"
+                f"run {run.key} ({run.label}, seed {run.seed}) starts from run {run.parent.key} ({run.parent.label}, "
+                f"seed {run.parent.seed}), which is not trained in {store.files}; add that run to the study"
             )
 
 
@@ -218,8 +218,8 @@ def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -
         return ""
     which, their, them = ("length", "its", "it") if len(removed) == 1 else ("lengths", "their", "them")
     return (
-        f"{study} no longer evaluates {which} {', '.join(map(str, removed))}; {their} scores are not in the report, but still "
-        f"in the database (list {them} again to show them; nothing is computed twice)"
+        f"{study} no longer evaluates {which} {', '.join(map(str, removed))}; {their} scores are not in the report, "
+        f"but still in the database (list {them} again to show them; nothing is computed twice)"
     )
 
 
@@ -232,8 +232,8 @@ def _reopen(store: Store, study: str) -> str:
         return ""
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
-        f"{study}: the weights of {runs} are missing in {store.files}/runs, so {they_are} trained again; the scores are "
-        f"kept (`lengthwise report{store.option}` needs no weights)"
+        f"{study}: the weights of {runs} are missing in {store.files}/runs, so {they_are} trained again; the scores "
+        f"are kept (`lengthwise report{store.option}` needs no weights)"
     )
 
 

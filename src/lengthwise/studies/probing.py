@@ -225,8 +225,8 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
         if first.key == run.key:
             return second
     raise ConfigError(
-        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
-        "seed for the same encoding or --across-seeds); train one, or give a run's key"
+        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with "
+        "another seed for the same encoding or --across-seeds); train one, or give a run's key"
     )
 
 

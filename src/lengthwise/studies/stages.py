@@ -38,8 +38,8 @@ def steps_of(parent: TrainingConfig, own: TrainingConfig, steps: int | None, sha
     number: Any = share
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number <= MAX_SHARE:
         raise ConfigError(
-            f"share must be a number of more than 0 and at most {MAX_SHARE}, got {shown(number)}; use steps=0 to evaluate without "
-            "training"
+            f"share must be a number of more than 0 and at most {MAX_SHARE}, got {shown(number)}; use steps=0 to "
+            "evaluate without training"
         )
     tokens = parent.steps * parent.batch_size * parent.train_length
     return max(1, round(number * tokens / (own.batch_size * own.train_length)))
@@ -65,7 +65,8 @@ def best_runs(store: Store, runs: Iterable[Run]) -> tuple[Run, ...]:
         ranks = {run: rank for run in group if (rank := _rank(store, run)) is not None}
         if not ranks:
             raise ConfigError(
-                f"no run of {group[0].label} on {group[0].task.label} has a score at length {group[0].training.train_length}; "
+                f"no run of {group[0].label} on {group[0].task.label} has a score at length "
+                f"{group[0].training.train_length}; "
                 "evaluate it at the training length, or see why its runs failed"
             )
         best.append(min(ranks, key=lambda run: ranks[run]))

@@ -34,16 +34,19 @@ def stored_run(row: RunRow) -> Run:
         return run
     if changed := changed_classes(row.config, run.to_data()):
         raise ConfigError(
-            f"{description}: {join_names(list(changed))} changed since it was trained; run its study again, or restore the "
-            f"old code{edit_note(changed.values())}"
+            f"{description}: {join_names(list(changed))} changed since it was trained; run its study again, or restore "
+            f"the old code{edit_note(changed.values())}"
         )
     raise ConfigError(
-        f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that version"
+        f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that "
+        "version"
     )
 
 
 def changed_since(row: RunRow) -> dict[str, bool]:
-    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are unknown here."""
+    """Return a run's classes that have changed since it was trained, see `changed_classes`; none that are
+    unknown here.
+    """
     try:
         current = Run.from_data(row.config)
     except ConfigError:
@@ -91,8 +94,8 @@ def edit_note(hashed: Iterable[bool]) -> str:
     if not any(hashed):
         return ""
     return (
-        " (every edit of a class's file or of a module that it imports counts, even of a comment; to decide yourself what "
-        "counts, declare version = 1 in the class)"
+        " (every edit of a class's file or of a module that it imports counts, even of a comment; to decide yourself "
+        "what counts, declare version = 1 in the class)"
     )
 
 

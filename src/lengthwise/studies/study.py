@@ -158,7 +158,8 @@ def _runs(study: str, runs: Any) -> tuple[Run, ...]:
     for run in runs:
         if run.key in by_key:
             raise ConfigError(
-                f"study {study!r} has the same run twice ({run.label} on {run.task.label}, seed {run.seed}); remove one of them"
+                f"study {study!r} has the same run twice ({run.label} on {run.task.label}, seed {run.seed}); remove "
+                "one of them"
             )
         by_key[run.key] = run
     return runs

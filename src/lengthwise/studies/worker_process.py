@@ -143,7 +143,9 @@ def line_of(event: Event) -> str:
 
 
 class _Parent:
-    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed for a log."""
+    """The parent of a worker that no other process controls: signals ask it to stop, and events are printed
+    for a log.
+    """
 
     def __init__(self) -> None:
         self.stop_requested = Flag()

@@ -101,15 +101,15 @@ class Addition(ScratchpadTask):
         selected = parse_components(cls.__name__, settings["scratchpad"])
         if settings["zeros"] == "published" and "remaining" not in (selected or ()):
             raise ConfigError(
-                f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no remaining "
-                "input; leave zeros out"
+                f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no "
+                "remaining input; leave zeros out"
             )
         for name in ("reverse", "pad", "reverse_operands", "hints"):
             if settings[name] and selected is not None:
                 value = "true" if settings[name] is True else settings[name]
                 raise ConfigError(
-                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; leave one of "
-                    "them out"
+                    f"Addition.{name}={value} cannot be combined with a scratchpad, got {settings['scratchpad']}; "
+                    "leave one of them out"
                 )
         return super().check(settings)
 
@@ -136,8 +136,8 @@ class Addition(ScratchpadTask):
         super().check_length(length, split)
         if self.hints is not None and length >= self.hints:
             raise ConfigError(
-                f"Addition.hints must be at least {length + 1} for numbers of {length} digits, one symbol for each digit and one "
-                f"for the last carry, got {self.hints}; use more hints, or shorter numbers"
+                f"Addition.hints must be at least {length + 1} for numbers of {length} digits, one symbol for each "
+                f"digit and one for the last carry, got {self.hints}; use more hints, or shorter numbers"
             )
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
@@ -217,12 +217,13 @@ class Addition(ScratchpadTask):
         """
         if self.reverse_operands or self.hints is not None:
             raise ConfigError(
-                "Addition couples positions only without reverse_operands and hints; leave them out, or use another position scheme"
+                "Addition couples positions only without reverse_operands and hints; leave them out, or use another "
+                "position scheme"
             )
         if not self.reverse:
             raise ConfigError(
-                "Addition couples positions only with reverse=true, because the significance of a digit must be known when it is "
-                "generated; use Addition(reverse=true), with pad=true as in the paper"
+                "Addition couples positions only with reverse=true, because the significance of a digit must be known "
+                "when it is generated; use Addition(reverse=true), with pad=true as in the paper"
             )
         # An example of n digits has 3n + 4 token slots, and its sum has up to n + 1 digits.
         return Coupling(self._places, lambda tokens: max(1, (tokens - 4) // 3 + 2))

@@ -70,7 +70,9 @@ class Automata:
 
 @dataclass(frozen=True)
 class AutomatonBatch(Batch):
-    """Sequences with their true distributions: the state that emitted each target, and the probabilities of each state."""
+    """Sequences with their true distributions: the state that emitted each target, and the probabilities of
+    each state.
+    """
 
     states: Int[Tensor, "b t"]
     probabilities: Float[Tensor, "b r v"]
@@ -132,7 +134,8 @@ class PFA(PrefixTask):
         require_at_most("PFA", MAX_SIZE, states=settings["states"], symbols=symbols)
         if edges > symbols:
             raise ConfigError(
-                f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different symbols"
+                f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different "
+                "symbols"
             )
         if not 0 <= ends < 1:
             raise ConfigError(

@@ -222,8 +222,8 @@ class Task(CheckedArguments):
         Raises `ConfigError` if the task does not say so with these settings.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not say which of its tokens share a position; use another position scheme, or one of "
-            f"these tasks: {_tasks_that_define('coupling')}"
+            f"{type(self).__name__} does not say which of its tokens share a position; use another position scheme, or "
+            f"one of these tasks: {_tasks_that_define('coupling')}"
         )
 
     def coordinates(self) -> Coordinates:
@@ -232,8 +232,8 @@ class Task(CheckedArguments):
         Raises `ConfigError` if the task does not say so.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not give its tokens coordinates; use another position scheme, or one of these tasks: "
-            f"{_tasks_that_define('coordinates')}"
+            f"{type(self).__name__} does not give its tokens coordinates; use another position scheme, or one of these "
+            f"tasks: {_tasks_that_define('coordinates')}"
         )
 
     def baselines(self) -> Sequence[Baseline]:
@@ -262,7 +262,8 @@ class Task(CheckedArguments):
             raise ConfigError(f"length must be at least 1, got {length} {self.unit}")
         if length > MAX_LENGTH:
             raise ConfigError(
-                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into memory"
+                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into "
+                "memory"
             )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:
@@ -363,5 +364,7 @@ def generator(*seed: int | str) -> torch.Generator:
 
 
 def same_tokenizer(one: Task, other: Task) -> bool:
-    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them their meaning."""
+    """Return whether token IDs mean the same text in both tasks, as far as trained tokenizers give them
+    their meaning.
+    """
     return not (one.tokenizer_sha256 and other.tokenizer_sha256) or one.tokenizer_sha256 == other.tokenizer_sha256

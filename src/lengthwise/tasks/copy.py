@@ -93,8 +93,8 @@ class Copy(SequenceTask):
         """Couple each symbol with its copy: the n-th symbol (from 1) and its copy have place n + 1, SEP has place 1."""
         if self.pattern == "replaced" or self.times > 1:
             raise ConfigError(
-                f"Copy couples positions only of one copy of the symbols, got pattern={self.pattern}, times={self.times}; use "
-                "times=1 with pattern=random or pattern=repeated"
+                f"Copy couples positions only of one copy of the symbols, got pattern={self.pattern}, "
+                f"times={self.times}; use times=1 with pattern=random or pattern=repeated"
             )
         return Coupling(self._places, lambda tokens: max(1, tokens // 2))
 

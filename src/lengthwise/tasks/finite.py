@@ -66,8 +66,8 @@ class FiniteTask(SequenceTask):
         pool = self.training_examples(shortest, longest)
         if numbers and max(numbers) >= len(pool):
             raise ConfigError(
-                f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
-                f"training examples of {shortest} to {longest} {self.unit}"
+                f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no "
+                f"more training examples of {shortest} to {longest} {self.unit}"
             )
         return self.pack(pool[shuffled(torch.tensor(numbers), len(pool), generator(seed, "fixed"))])
 
@@ -82,13 +82,14 @@ class FiniteTask(SequenceTask):
             )
         if split == "test" and length <= self.longest_trained and not self.held_out:
             raise ConfigError(
-                f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it has no test of "
-                f"{length}; take at least {min(n for n in self.sizes if n > self.longest_trained)}, or a split that holds some out"
+                f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it "
+                f"has no test of {length}; take at least {min(n for n in self.sizes if n > self.longest_trained)}, or "
+                "a split that holds some out"
             )
         if split == "train" and length > self.longest_trained:
             raise ConfigError(
-                f"training length must be at most {self.longest_trained} {self.unit} for {name}, got {length}; longer examples are "
-                "for tests"
+                f"training length must be at most {self.longest_trained} {self.unit} for {name}, got {length}; longer "
+                "examples are for tests"
             )
 
     def training_examples(self, shortest: int, longest: int) -> Pairs:

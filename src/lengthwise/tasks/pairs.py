@@ -117,8 +117,9 @@ def _require_questions(count: int, draws: int, split: str) -> None:
     """Raise `ConfigError` if many draws gave no question of a split. It has none, and drawing would never end."""
     if not count and draws >= MAX_DRAWS:
         raise ConfigError(
-            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: there are too few questions "
-            "for a random split; define the task's method all_examples, which lists them, or take a longer length"
+            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: there are too few "
+            "questions for a random split; define the task's method all_examples, which lists them, or take a longer "
+            "length"
         )
 
 

@@ -246,7 +246,9 @@ def answer_to(question: Sequence[int], longest: int) -> list[int] | None:
     """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full."""
 
     def argument(start: int) -> tuple[list[int] | None, int]:
-        """Return the value of the argument that starts at an index (None if it is longer than `longest`), and its end."""
+        """Return the value of the argument that starts at an index (None if it is longer than `longest`),
+        and its end.
+        """
         word = question[start]
         if word > _COMMA:
             stop = next((n for n in range(start, len(question)) if question[n] <= _COMMA), len(question))

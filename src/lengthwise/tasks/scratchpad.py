@@ -1,4 +1,6 @@
-"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer, and graded."""
+"""Scratchpads: the steps that lead to an answer. They are written before it, parsed from a model's answer,
+and graded.
+"""
 
 import re
 from abc import abstractmethod
@@ -220,8 +222,8 @@ class ScratchpadTask(SequenceTask):
             return super().texts(batch, wording)
         if wording != "repository":
             raise ConfigError(
-                f"the examples that the paper prints of {type(self).__name__} have no scratchpad; take the wording of its "
-                "repository, or leave the scratchpad out"
+                f"the examples that the paper prints of {type(self).__name__} have no scratchpad; take the wording of "
+                "its repository, or leave the scratchpad out"
             )
         texts = []
         for question, target_words in self.pairs(batch):

@@ -55,15 +55,15 @@ class SequenceTask(AnswerTask):
         self.words = tuple(words)
         if not self.words:
             raise ConfigError(
-                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word of its "
-                "questions and answers to super().__init__"
+                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word "
+                "of its questions and answers to super().__init__"
             )
         for word, count in Counter(self.words).items():
             if count > 1 or not isinstance(word, str):
                 problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
                 raise ConfigError(
-                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, because each "
-                    f"is one token, got {problem}"
+                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, "
+                    f"because each is one token, got {problem}"
                 )
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
@@ -204,7 +204,8 @@ class SequenceTask(AnswerTask):
         pools = self._pools(length)
         if type(self).all_examples is SequenceTask.all_examples:
             raise ConfigError(
-                f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample instead"
+                f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample "
+                "instead"
             )
         if pools is None:
             raise ConfigError(
@@ -250,7 +251,9 @@ class SequenceTask(AnswerTask):
         return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer, followed by EOS."""
+        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer,
+        followed by EOS.
+        """
         correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
         unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
         return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)
@@ -278,7 +281,8 @@ class SequenceTask(AnswerTask):
         printed = [self.paper_text(*pair) for pair in self.pairs(batch)]
         if None in printed:
             raise ConfigError(
-                f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its repository"
+                f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its "
+                "repository"
             )
         return [{"prompt": text[0], "separator": "", "target": text[1]} for text in printed if text is not None]
 

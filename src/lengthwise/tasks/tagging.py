@@ -89,8 +89,8 @@ class Tagging(PooledTask):
         data = corpus(settings)
         if data.sha256 != settings["sha256"]:
             raise ConfigError(
-                f"the sentences of {path} must have the SHA-256 {settings['sha256'][:12]}..., got {data.sha256[:12]}...: they have "
-                "changed; restore them, or leave sha256 out"
+                f"the sentences of {path} must have the SHA-256 {settings['sha256'][:12]}..., got "
+                f"{data.sha256[:12]}...: they have changed; restore them, or leave sha256 out"
             )
         self.words, self.labels, self.sha256 = data.words, data.labels, data.sha256
         self.vocab_size, self.output_size = len(self.words), len(self.labels)
@@ -142,7 +142,9 @@ class Tagging(PooledTask):
         return self.pack((first + starts) % self.size, [length] * len(new), new - starts)
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return texts that begin at different sentences, in an order that `seed` decides. See `Task.fixed_examples`."""
+        """Return texts that begin at different sentences, in an order that `seed` decides. See
+        `Task.fixed_examples`.
+        """
         if numbers and max(numbers) >= self.size:
             raise ConfigError(
                 f"train_examples must be at most {self.size:,}, got {max(numbers) + 1:,}: Tagging has no more sentences"
@@ -234,8 +236,8 @@ class Tagging(PooledTask):
         super().check_length(length, split)
         if length > self.size:
             raise ConfigError(
-                f"length must be at most the {self.size:,} sentences of the corpus, got {length:,}; take a shorter length or more "
-                "sentences"
+                f"length must be at most the {self.size:,} sentences of the corpus, got {length:,}; take a shorter "
+                "length or more sentences"
             )
 
 

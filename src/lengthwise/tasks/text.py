@@ -110,8 +110,8 @@ class Text(Task):
         if sha256 and self.data.sha256 != sha256:
             version = f" of Python {python}" if (python := self.data.facts().get("corpus_python")) else ""
             raise ConfigError(
-                f"the text {path}{version} must have the SHA-256 {sha256[:12]}..., got {self.data.sha256[:12]}...: it has "
-                "changed; restore the old text, or leave sha256 out"
+                f"the text {path}{version} must have the SHA-256 {sha256[:12]}..., got {self.data.sha256[:12]}...: it "
+                "has changed; restore the old text, or leave sha256 out"
             )
         self.documents = self.data.documents
         self.unit = self.data.unit  # type: ignore[misc]
@@ -135,7 +135,8 @@ class Text(Task):
                 raise ConfigError(f"Text.{name} must be at least 0, got {settings[name]}")
         if settings["targets"] and settings["stride"]:
             raise ConfigError(
-                f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; omit one"
+                f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; "
+                "omit one"
             )
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
@@ -222,7 +223,9 @@ class Text(Task):
         return [{"input": self.readable(i), "target": self.readable(t), "length": len(t)} for i, t in pairs]
 
     def readable(self, tokens: list[int]) -> str:
-        """ "Return tokens as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`, and `<BOS>`."""
+        """ "Return tokens as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`,
+        and `<BOS>`.
+        """
         start = "<BOS>" if tokens[:1] == [self.data.bos] else ""
         return start + readable(self.data.tokenizer.decode(tokens[1:] if start else tokens))
 
@@ -235,20 +238,21 @@ class Text(Task):
         if length > longest:
             name = "training" if split == "train" else "validation"
             raise ConfigError(
-                f"length must be at most {longest} {self.unit}, the longest {name} document of {self.data.name}, got {length}; "
-                "take a shorter length or a longer text"
+                f"length must be at most {longest} {self.unit}, the longest {name} document of {self.data.name}, got "
+                f"{length}; take a shorter length or a longer text"
             )
         if split == "train":
             return
         if self.targets and not self.targets <= length <= self.chunk:
             shorter = f"; the longest validation document has {longest}" if longest < self.chunk * 2 else ""
             raise ConfigError(
-                f"with targets={self.targets}, length must be from {self.targets} to the chunk of {self.chunk} {self.unit}, got "
-                f"{length}; leave it out, or change targets or chunk{shorter}"
+                f"with targets={self.targets}, length must be from {self.targets} to the chunk of {self.chunk} "
+                f"{self.unit}, got {length}; leave it out, or change targets or chunk{shorter}"
             )
         if self.stride > length:
             raise ConfigError(
-                f"with stride={self.stride}, length must be at least {self.stride} {self.unit}, got {length}; take a smaller stride"
+                f"with stride={self.stride}, length must be at least {self.stride} {self.unit}, got {length}; take a "
+                "smaller stride"
             )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:

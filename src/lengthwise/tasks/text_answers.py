@@ -92,7 +92,9 @@ class TextAnswers(AnswerTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Check the values, make the paths absolute, and fill in the hash. With a `sha256` the files are not read yet."""
+        """Check the values, make the paths absolute, and fill in the hash. With a `sha256` the files are
+        not read yet.
+        """
         name, sha256 = cls.__name__, settings["sha256"]
         if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
             raise ConfigError(f"{name}.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
@@ -137,12 +139,14 @@ class TextAnswers(AnswerTask):
         return self.pack(split, numbers, [length] * len(numbers))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """Return training examples, each under one number, in an order that `seed` decides. See `Task.fixed_examples`."""
+        """Return training examples, each under one number, in an order that `seed` decides. See
+        `Task.fixed_examples`.
+        """
         size = self.data.count("train")
         if numbers and max(numbers) >= size:
             raise ConfigError(
-                f"train_examples must be at most {size:,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more training "
-                "examples"
+                f"train_examples must be at most {size:,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
+                "training examples"
             )
         lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
         return self.pack(
@@ -274,7 +278,9 @@ def identity(tokenizer: Tokenizer, examples: ExampleSet) -> str:
 
 
 def most_frequent(data: ExampleSet) -> str:
-    """Return the most frequent first answer of training examples at equal distances, at most `CONSTANT_ROWS` of them."""
+    """Return the most frequent first answer of training examples at equal distances, at most
+    `CONSTANT_ROWS` of them.
+    """
     count = data.count("train")
     numbers = range(0, count, -(-count // CONSTANT_ROWS))
     return Counter(data.example("train", n).references[0] for n in numbers).most_common(1)[0][0]

@@ -125,7 +125,9 @@ class TextData(ABC):
         """Return the tokens in which n-grams are counted, and the lengths of their documents."""
 
     def nats(self, targets: NDArray[np.int64], order: int) -> NDArray[np.float64]:
-        """Return -log P of every target [b, t] in an n-gram model of this order; 0 makes all tokens equally probable."""
+        """Return -log P of every target [b, t] in an n-gram model of this order; 0 makes all tokens equally
+        probable.
+        """
         return self._ngram_model().nats(targets, order)
 
     def _ngram_model(self) -> NgramModel:
@@ -259,8 +261,8 @@ def identity(path: str, glob: str, validation: float, default: float) -> dict[st
     manifest = PreparedCorpus(Path(path)).manifest
     if validation not in (default, manifest.validation):
         raise ConfigError(
-            f"the corpus {path} was prepared with validation={manifest.validation}, got {validation}; leave validation out, or "
-            "prepare another corpus with lengthwise tokenize --validation"
+            f"the corpus {path} was prepared with validation={manifest.validation}, got {validation}; leave validation "
+            "out, or prepare another corpus with lengthwise tokenize --validation"
         )
     return {"sha256": manifest.sha256, "validation": manifest.validation}
 

@@ -136,7 +136,8 @@ class RunFolder:
             then = {name: written_with.get(name) for name in environment}
             changed = ", ".join(f"{n} {then[n]} then, {now} now" for n, now in environment.items() if then[n] != now)
             _warn(
-                f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
+                f"{path} was written under other conditions ({changed}); the last digits may differ from an "
+                "uninterrupted run"
             )
         fact: dict[str, Any] = json.loads(facts[name])
         return fact
@@ -165,7 +166,9 @@ def whole_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly the model's."""
+    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly
+    the model's.
+    """
     targets = model_tensors(model)
     mismatch = {(n, t.shape, t.dtype) for n, t in targets.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
     if mismatch:

@@ -26,7 +26,9 @@ class PeakMemory:
             self.measures = release_freed_memory() and reset_peak()
 
     def bytes(self) -> int | None:
-        """Return the peak in bytes, or None where it cannot be measured: on other devices, and on CPUs without Linux."""
+        """Return the peak in bytes, or None where it cannot be measured: on other devices, and on CPUs
+        without Linux.
+        """
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return resident("VmHWM") if self.device.type == "cpu" and self.measures else None

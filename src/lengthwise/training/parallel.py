@@ -1,4 +1,6 @@
-"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2, from PyTorch."""
+"""The forward and backward passes of one model on one device, or shared by several ranks: DDP and FSDP2,
+from PyTorch.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -144,7 +146,9 @@ def whole(t: Tensor) -> Tensor:
 
 
 def divided_like(t: Tensor, target: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that all ranks have, if FSDP2 has divided the target, or the tensor itself."""
+    """Return this rank's part of a tensor that all ranks have, if FSDP2 has divided the target, or the
+    tensor itself.
+    """
     if not hasattr(target, "full_tensor") or hasattr(t, "full_tensor"):
         return t
     from torch.distributed.tensor import DTensor, distribute_tensor

@@ -103,8 +103,9 @@ class Ranks:
         if training.batch_size < count:
             with_accumulation = f" with accumulation {training.accumulation}" if training.accumulation > 1 else ""
             raise ConfigError(
-                f"{self.size} devices per run{with_accumulation} divide a batch into {count} micro-batches, so batch_size "
-                f"must be at least {count}, got {training.batch_size}; use fewer devices per run, or a larger batch"
+                f"{self.size} devices per run{with_accumulation} divide a batch into {count} micro-batches, so "
+                f"batch_size must be at least {count}, got {training.batch_size}; use fewer devices per run, or a "
+                "larger batch"
             )
 
 

@@ -90,8 +90,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
         with_scheme = f" with {positions.label}" if positions else ""
         fix = "choose a position scheme that needs fewer" if positions else "train on shorter sequences"
         raise ConfigError(
-            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
-            f"larger max_length, or {fix}"
+            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give "
+            f"it a larger max_length, or {fix}"
         )
 
 
@@ -113,8 +113,8 @@ def _require_same_tokens(run: Run, task: Task, parent: Run) -> None:
     if not same_tokenizer(task, parent_task):
         raise ConfigError(
             f"{run.task.located_label} has another tokenizer than the parent run, which was trained on "
-            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's tokenizer "
-            "(lengthwise tokenize --tokenizer FOLDER)"
+            f"{parent.task.located_label}, so the same token IDs mean other text; prepare this text with the parent's "
+            "tokenizer (lengthwise tokenize --tokenizer FOLDER)"
         )
 
 
@@ -135,8 +135,8 @@ def _check_curriculum(run: Run, task: Task) -> set[int]:
     for name, values, end in (("length", lengths, training.train_length), ("dims", dims, all_dims or 1)):
         if values[-1] < end:
             raise ConfigError(
-                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows every "
-                f"{curriculum.every:,} steps); let it grow sooner or faster, or train longer"
+                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows "
+                f"every {curriculum.every:,} steps); let it grow sooner or faster, or train longer"
             )
     if len({*lengths}) == len({*dims}) == 1:
         raise ConfigError("the curriculum begins where it ends, so nothing grows; begin lower, or leave it out")

@@ -247,8 +247,8 @@ class Trainer:
             config = self.run.training
             if self.steps_checked + column == 0 and not math.isfinite(loss):
                 raise TrainingError(
-                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that are not "
-                    "finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
+                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that "
+                    "are not finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
                 )
             raise TrainingError(
                 f"{self.name}: at step {self.steps_checked + column + 1} of {config.steps} {problem}; "
@@ -262,8 +262,8 @@ class Trainer:
         for name, t in tensors.items():
             if name.removeprefix("model/") in parameters and not bool(t.isfinite().all()):
                 raise TrainingError(
-                    f"{self.name}: after step {self.steps_done} the weights {name.removeprefix('model/')} are not finite; try a "
-                    "lower learning_rate, or drop the run and train it again"
+                    f"{self.name}: after step {self.steps_done} the weights {name.removeprefix('model/')} are not "
+                    "finite; try a lower learning_rate, or drop the run and train it again"
                 )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

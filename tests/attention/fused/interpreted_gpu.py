@@ -358,7 +358,9 @@ def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", [slow("table"), slow("pieces"), "pieces table", slow("crooked pieces")])
 def test_small_changes_remain_between_large_ones_that_cancel(kind):
-    """Of three equal documents the last takes back what the first adds, which is a million times what the second does."""
+    """Of three equal documents the last takes back what the first adds, which is a million times what the
+    second does.
+    """
 
     def edit(large, q, k, v, grad):
         for x in (q, k, v, grad):

@@ -131,7 +131,9 @@ def test_half_precision_is_as_exact_as_torch(make, dtype):
 # The w that a table is made for: that of most queries, of one, or of one that float32 cannot tell from that of most.
 @pytest.mark.parametrize("first", [1.0, 0.8, 1 - 2e-9])
 def test_a_knot_is_where_it_is_exactly(first, more):
-    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have another gradient."""
+    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have
+    another gradient.
+    """
     span, mask, knot = Span.of(140), Mask(140, 140), math.log1p(0.3 * 20)
     torch.manual_seed(0)
     results = []
@@ -290,7 +292,9 @@ def test_large_distances_take_the_nearest_entry():
 
 @pytest.mark.parametrize("far", [2**35, -(2**35)])
 def test_pieces_at_distances_that_no_small_number_holds(far):
-    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the first by all."""
+    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the
+    first by all.
+    """
     k = torch.cat([torch.arange(128), torch.arange(30) + far])[None] + 2**36
     span, mask = Span(k[:, 128:], k, int(k.max()) + 1), Mask(30, 158)
     torch.manual_seed(0)

@@ -266,8 +266,8 @@ class Learns(Test):
         scores = find(evidence, self.rows, self.label, 1)
         values = scores.by_seed.values()
         sentence = (
-            f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from {figure(min(values))} "
-            f"to {figure(max(values))}, {scores.counts}"
+            f"{self.label} has {figure(scores.mean)} {quantity(scores.task)} {scores.where}, from "
+            f"{figure(min(values))} to {figure(max(values))}, {scores.counts}"
         )
         if scores.task.metric.name in PERFECTIBLE and min(values) < LEARNED <= max(values):
             return Outcome(UNDECIDED, f"{sentence}; the seeds disagree")
@@ -301,7 +301,8 @@ def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcom
     limit = margin(task, task.reference_length or task.train_length)
     sentence = (
         f"{scores.series.label} has {figure(before.mean)} {quantity(task)} at the training length and "
-        f"{figure(scores.mean)} {scores.where}: a loss of {ends(loss)}, of which up to {limit:.3g} counts as none, {scores.counts}"
+        f"{figure(scores.mean)} {scores.where}: a loss of {ends(loss)}, of which up to {limit:.3g} counts as none, "
+        f"{scores.counts}"
     )
     if loss.high <= limit:
         return Outcome(if_small, sentence)

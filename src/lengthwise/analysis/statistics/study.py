@@ -91,7 +91,9 @@ class OverTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for fewer than two tasks)."""
+    """The statistics of all tasks, those over several tasks, and mean reciprocal ranks (None for fewer than
+    two tasks).
+    """
 
     tasks: tuple[TaskStatistics, ...]
     over_tasks: tuple[OverTasks, ...]
@@ -104,7 +106,8 @@ def statistics_of(findings: Findings, options: Options = DEFAULT_OPTIONS) -> Sta
     if options.length is not None and not any(options.length in task.lengths for task in findings.tasks):
         tested = sorted({length for task in findings.tasks for length in task.lengths})
         raise ConfigError(
-            f"--length must be an evaluated length, got {options.length}; evaluated: {', '.join(map(str, tested)) or 'none'}"
+            f"--length must be an evaluated length, got {options.length}; evaluated: "
+            f"{', '.join(map(str, tested)) or 'none'}"
         )
     outside = [task for task in findings.tasks if not _is_possible(options.threshold, task.metric)]
     if outside and len(outside) == len(findings.tasks):
@@ -208,9 +211,9 @@ def _notes(scores: Mapping[str, Mapping[int, float]], comparisons: Sequence[Comp
     counts = sorted({len(c.seeds) for c in comparisons if len(c.seeds) > 1})
     if counts and counts[0] < ENOUGH:
         notes.append(
-            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {100 * POWER:g} % only if it is at "
-            f"least {detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's correction; the "
-            "effect sizes and the numbers of needed seeds are rough."
+            f"With {counts[0]} seeds, a comparison finds a difference with a probability of {100 * POWER:g} % only if "
+            f"it is at least {detectable_effect(counts[0]):.1f} standard deviations of the differences, before Holm's "
+            "correction; the effect sizes and the numbers of needed seeds are rough."
         )
     constant = [f"{c.first} and {c.second}" for c in comparisons if len(c.seeds) > 1 and c.p is None]
     if constant:

@@ -100,7 +100,9 @@ class OneDerivative(torch.autograd.Function):
 
 
 class NoDerivative(torch.autograd.Function):
-    """Return a gradient unchanged. Its derivative by the tensors that it was computed from, `sources`, raises an error."""
+    """Return a gradient unchanged. Its derivative by the tensors that it was computed from, `sources`,
+    raises an error.
+    """
 
     @staticmethod
     def forward(ctx: Any, backend: str, x: Tensor, *_sources: Tensor) -> Tensor:

@@ -16,7 +16,9 @@ def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
+    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a
+    decoding loop.
+    """
     if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
         return compute()
     if key not in term.derived:

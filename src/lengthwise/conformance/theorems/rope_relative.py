@@ -33,7 +33,9 @@ def rotary() -> list[type[PositionEncoding]]:
 
 @torch.no_grad()
 def change(case: EncodingCase) -> float:
-    """Return the largest difference of products of the same q and k at different distances, as a fraction of |q| |k|."""
+    """Return the largest difference of products of the same q and k at different distances, as a fraction
+    of |q| |k|.
+    """
     q, k = numbers(333, 64, 1, 1, HEAD_DIM), numbers(334, 64, 1, 1, HEAD_DIM)
     positions = torch.arange(DISTANCES)[None]
     rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation

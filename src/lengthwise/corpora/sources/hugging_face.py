@@ -102,7 +102,8 @@ class HuggingFaceSource(Source):
                 for field, column in zip(fields, columns, strict=True):
                     if column not in names:
                         raise ConfigError(
-                            f"{self.name} has no field {field!r}{near_miss(field, names)}; its fields are: {', '.join(names)}"
+                            f"{self.name} has no field {field!r}{near_miss(field, names)}; its fields are: "
+                            f"{', '.join(names)}"
                         )
                 stream = stream.select_columns(list(dict.fromkeys(columns)))
             self._stream = stream
@@ -145,8 +146,8 @@ class HuggingFaceSource(Source):
         text = " ".join(str(error).split())[:300]
         advice = "" if self.folder else f", or download it: {_download(self.dataset)}"
         return ConfigError(
-            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration and "
-            f"split{advice}"
+            f"the dataset {self.name} cannot be read: {type(error).__name__}: {text}; check its name, configuration "
+            f"and split{advice}"
         )
 
 

@@ -35,7 +35,9 @@ def numbered_lines(file: IO[bytes], name: str, start: int = 0) -> Iterator[tuple
 
 
 def json_row(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for anything else."""
+    """Return the JSON object of a line, which may begin with a byte order mark. Raise `ConfigError` for
+    anything else.
+    """
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

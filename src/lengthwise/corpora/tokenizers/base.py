@@ -77,8 +77,8 @@ class NotText(ConfigError):
 
     def __init__(self, index: int, error: UnicodeDecodeError):
         super().__init__(
-            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start:,}); convert it, leave it out, "
-            "or use the tokenizer bytes"
+            f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start:,}); convert it, "
+            "leave it out, or use the tokenizer bytes"
         )
         self.index = index
 

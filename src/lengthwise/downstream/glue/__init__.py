@@ -33,8 +33,8 @@ def datasets(names: str) -> tuple[GlueDataset, ...]:
     for name in chosen:
         if name not in NAMES:
             raise ConfigError(
-                f"GLUE and SuperGLUE have no data set {name!r}{near_miss(name, (*NAMES, ALL))}; available: {ALL}, or some of "
-                f"{'+'.join(NAMES)}"
+                f"GLUE and SuperGLUE have no data set {name!r}{near_miss(name, (*NAMES, ALL))}; available: {ALL}, or "
+                f"some of {'+'.join(NAMES)}"
             )
         if chosen.count(name) > 1:
             raise ConfigError(f"the data set {name} is given {chosen.count(name)} times; give it once")

@@ -42,7 +42,9 @@ def _require_all_shards(files: list[Path]) -> None:
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for a file that cannot be read."""
+    """Yield the rows of a file, each with its place for messages. Raise `ConfigError` for a file that
+    cannot be read.
+    """
     if path.suffix == ".parquet":
         for number, row in parquet_rows(path):
             if row is None:

@@ -139,7 +139,9 @@ def wsc(dataset: GlueDataset, row: Row, train: bool) -> list[Example]:
 
 
 def _marked(text: str, span: str, index: int, mark: str) -> str:
-    """Put marks around a span that begins with the word `index`. T5 leaves a text as it is where another word is there."""
+    """Put marks around a span that begins with the word `index`. T5 leaves a text as it is where another
+    word is there.
+    """
     words = re.match(rf"(?:\S+\s){{{index}}}", text) if index < 10_000 else None
     if words is None or not text.startswith(span, words.end()):
         return text

@@ -45,8 +45,8 @@ def transformers_call(
             size = refused_allocation(error)
             in_one = f" ({size} in one piece)" if size else ""
             raise ConfigError(
-                f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if they are "
-                "correct, take a smaller model or --dtype bfloat16"
+                f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if "
+                "they are correct, take a smaller model or --dtype bfloat16"
             ) from error
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(

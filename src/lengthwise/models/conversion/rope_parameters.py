@@ -75,12 +75,13 @@ def encoding_from_rope_parameters(
     are_mappings = [isinstance(value, Mapping) for value in theirs.values() if value is not None]
     if are_mappings and all(are_mappings):
         raise ConfigError(
-            f"rope_parameters has one entry for each kind of layer ({', '.join(map(str, theirs))}); convert each separately "
-            "and combine them with alternate(...)"
+            f"rope_parameters has one entry for each kind of layer ({', '.join(map(str, theirs))}); convert each "
+            "separately and combine them with alternate(...)"
         )
     if not isinstance(kind, str) or kind not in _TYPES:
         raise ConfigError(
-            f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: {', '.join(_TYPES)}"
+            f"there is no counterpart of rope_type {kind!r}{near_miss(str(kind), _TYPES)}; available: "
+            f"{', '.join(_TYPES)}"
         )
     name, method_keys = _TYPES[kind]
     names = {**_COMMON_KEYS, **method_keys}
@@ -90,15 +91,16 @@ def encoding_from_rope_parameters(
     for key in theirs:
         if key not in names:
             raise ConfigError(
-                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), names)}; available: {', '.join(names)}"
+                f"rope_type {kind!r} has no counterpart of {key!r}{near_miss(str(key), names)}; available: "
+                f"{', '.join(names)}"
             )
     if theirs.get("rope_theta") is None:
         theirs["rope_theta"] = 10_000.0 if rope_theta is None else rope_theta
     if kind in ("yarn", "longrope") and theirs.get("factor") is None:
         if trained is None or max_position_embeddings is None:
             raise ConfigError(
-                f"rope_type {kind!r} without factor uses max_position_embeddings / original_max_position_embeddings; give "
-                "both"
+                f"rope_type {kind!r} without factor uses max_position_embeddings / original_max_position_embeddings; "
+                "give both"
             )
         theirs["factor"] = max_position_embeddings / trained
     for key in _REQUIRED_KEYS.get(kind, ()):
@@ -159,8 +161,8 @@ def _exported_fraction(fraction: float) -> float:
                 number = math.nextafter(number, 2)
     if any(int(number * n) != dims for n, dims in ours.items()):
         raise ConfigError(
-            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; write it with "
-            "all its digits"
+            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; "
+            "write it with all its digits"
         )
     return number
 

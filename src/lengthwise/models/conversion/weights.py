@@ -55,8 +55,9 @@ def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int |
         raise ConfigError(f"rotary_dims must be even, and 2 to head_dim {head_dim}, got {dims}")
     if len(weight) != num_heads * head_dim:
         raise ConfigError(
-            f"the weight must have {num_heads * head_dim} rows for {num_heads} heads of {head_dim} dims, got {len(weight)}; "
-            "pass the number of heads of this projection (keys may have fewer), and convert queries and keys separately"
+            f"the weight must have {num_heads * head_dim} rows for {num_heads} heads of {head_dim} dims, got "
+            f"{len(weight)}; pass the number of heads of this projection (keys may have fewer), and convert queries "
+            "and keys separately"
         )
     order = torch.arange(head_dim, device=weight.device)
     pairs = order[:dims].view(-1, 2).T if target == "half" else order[:dims].view(2, -1).T
@@ -104,7 +105,8 @@ def alibi_from_slopes(values: Float[Tensor, "*shape"]) -> Choice:
         first = int(wrong[0])
         raise ConfigError(
             f"slope {first} of {values.numel()} heads must be ALiBi's {float(ours[first]):.6g}, got "
-            f"{float(values.flatten()[first]):.6g}; use ALiBi(learned=True) with log_slopes from alibi_log_slopes(slopes)"
+            f"{float(values.flatten()[first]):.6g}; use ALiBi(learned=True) with log_slopes from "
+            "alibi_log_slopes(slopes)"
         )
     return choose(ALiBi)
 
@@ -166,6 +168,6 @@ def _renamed(name: str, prefixes: tuple[tuple[str, str], ...]) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     raise ConfigError(
-        f"there is no counterpart of {name!r}{near_miss(name, [old for old, _ in prefixes])}; a Mamba's names begin with: "
-        + ", ".join(old for old, _ in prefixes)
+        f"there is no counterpart of {name!r}{near_miss(name, [old for old, _ in prefixes])}; a Mamba's names begin "
+        "with: " + ", ".join(old for old, _ in prefixes)
     )

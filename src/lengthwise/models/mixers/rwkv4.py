@@ -92,7 +92,9 @@ class RWKV4(MixerBlock):
 def shifted(
     x: Float[Tensor, "b t d"], last: Float[Tensor, "b d"] | None, documents: Int[Tensor, "b j"] | None
 ) -> Float[Tensor, "b t d"]:
-    """Return the token before each one, and 0 before the first of a document. `last`: the token before the first one."""
+    """Return the token before each one, and 0 before the first of a document. `last`: the token before the
+    first one.
+    """
     last = torch.zeros_like(x[:, 0]) if last is None else last.to(x.dtype)
     before = torch.cat([last[:, None], x[:, :-1]], 1)
     return before if documents is None else before * in_same_document(documents, 1)[:, -x.shape[1] :, None]

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 SYSTEM = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
 INSTRUCTION = (
-    "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-    "represented by these input-label examples. Predict {label}(either 0 or 1) for the final input."
+    "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean "
+    "function represented by these input-label examples. Predict {label}(either 0 or 1) for the final input."
 )
 THESIS = INSTRUCTION.format(label="the 'Label'")  # printed without a space
 PLAIN = INSTRUCTION.format(label="the label ")

@@ -94,7 +94,9 @@ def _layered(drawing: "_Drawing", data: str, **more: Any) -> alt.LayerChart:
 
 
 class _Drawing:
-    """The layers of one chart. `alone`: in a file of its own, where nothing changes, and axes and colours have names."""
+    """The layers of one chart. `alone`: in a file of its own, where nothing changes, and axes and colours
+    have names.
+    """
 
     def __init__(self, chart: Chart, alone: bool = False) -> None:
         self.chart, self.alone = chart, alone

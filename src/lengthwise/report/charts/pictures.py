@@ -27,7 +27,9 @@ class Panel:
 
 
 def picture(panels: Sequence[Panel], suffix: str) -> bytes:
-    """Return the panels, one above the other, as a file of the format "svg", "png" or "pdf", in light colours on white."""
+    """Return the panels, one above the other, as a file of the format "svg", "png" or "pdf", in light
+    colours on white.
+    """
     import vl_convert
 
     text = _with_colours(drawing(panels, background="var(--paper)"), variables()[0])

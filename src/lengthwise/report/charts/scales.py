@@ -20,7 +20,9 @@ def nice_top(highest: float) -> float:
 
 
 def robust_top(values: Iterable[float], reach: float = 4) -> float:
-    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if that is lower."""
+    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if
+    that is lower.
+    """
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return 1.0

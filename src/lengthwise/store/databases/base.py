@@ -1,4 +1,6 @@
-"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
+"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else
+with plain SQL.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -113,8 +115,8 @@ class Database(ABC):
         if schema.version.name not in existing:
             if existing and not self.shared:
                 raise StoreError(
-                    f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another folder "
-                    "or file"
+                    f"{self.name} is a database of another program (it has the table {existing[0]!r}); give another "
+                    "folder or file"
                 )
             return False
         revision = connection.scalar(select(schema.version.c.version_num))

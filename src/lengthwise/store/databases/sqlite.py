@@ -102,8 +102,8 @@ class SQLite(Database):
         """
         if self.identity is not None and _identity(self.path) != self.identity:
             raise StoreGone(
-                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
-                "the same command again to start from the beginning"
+                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore "
+                "it, or run the same command again to start from the beginning"
             )
 
     def explain(self, error: DBAPIError) -> str | None:
@@ -116,8 +116,8 @@ class SQLite(Database):
             return damaged(self.name, first_line(error))
         if code == sqlite3.SQLITE_FULL:
             return (
-                f"{self.name} could not be written because the disk is full; free some space and run this command again "
-                "(stored results are not affected)"
+                f"{self.name} could not be written because the disk is full; free some space and run this command "
+                "again (stored results are not affected)"
             )
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             return read_only(self.name)

@@ -155,6 +155,6 @@ def require_consistent(gpus: float, compute: Compute, store: str | None) -> None
         )
     if store is not None and (make_url(store).password or "password" in make_url(store).query):
         raise ConfigError(
-            "the address of the database must not contain a password, because the cluster may write it to a disk; write it into "
-            "~/.pgpass on each machine"
+            "the address of the database must not contain a password, because the cluster may write it to a disk; "
+            "write it into ~/.pgpass on each machine"
         )

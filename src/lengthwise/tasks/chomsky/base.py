@@ -68,8 +68,8 @@ class ChomskyTask(SequenceTask):
         if length < self.shortest or (length - self.shortest) % self.step:
             parity = "" if self.step == 1 else f"an {'odd' if self.shortest % 2 else 'even'} number, "
             raise ConfigError(
-                f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least {self.shortest}, got "
-                f"{length}"
+                f"the number of {self.unit} in a question of {type(self).__name__} must be {parity}at least "
+                f"{self.shortest}, got {length}"
             )
 
     def training_batch(

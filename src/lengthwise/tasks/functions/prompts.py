@@ -109,8 +109,8 @@ class FunctionTask(PrefixTask):
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         if shortest < longest:
             raise ConfigError(
-                f"the prompts of {type(self).__name__} in a fixed training set must have one length, got {shortest} to {longest}; "
-                "leave min_length out"
+                f"the prompts of {type(self).__name__} in a fixed training set must have one length, got {shortest} to "
+                f"{longest}; leave min_length out"
             )
         return super().fixed_examples(seed, numbers, shortest, longest)
 

@@ -109,8 +109,8 @@ class Regression(FunctionTask):
         for scale in ("input_scale", "label_scale"):
             if not 1 / MAX_SCALE <= settings[scale] <= MAX_SCALE:
                 raise ConfigError(
-                    f"{name}: {scale} must be between {1 / MAX_SCALE:g} and {MAX_SCALE:,.0f}, so that squares fit into float32, "
-                    f"got {settings[scale]}"
+                    f"{name}: {scale} must be between {1 / MAX_SCALE:g} and {MAX_SCALE:,.0f}, so that squares fit into "
+                    f"float32, got {settings[scale]}"
                 )
         return settings
 
@@ -150,8 +150,8 @@ class Regression(FunctionTask):
     def _require_room(self, length: int, dims: int) -> None:
         if self.inputs == "orthogonal" and length > dims:
             raise ConfigError(
-                f"length must be at most {dims} for {type(self).__name__} with inputs='orthogonal' and {dims} open dims, got "
-                f"{length}: no more inputs can be orthogonal"
+                f"length must be at most {dims} for {type(self).__name__} with inputs='orthogonal' and {dims} open "
+                f"dims, got {length}: no more inputs can be orthogonal"
             )
 
 

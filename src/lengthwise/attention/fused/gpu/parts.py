@@ -118,7 +118,9 @@ def _dot(a, b, acc=None):
 @triton.jit
 @no_type_check
 def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
-    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity become NaN."""
+    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity
+    become NaN.
+    """
     if KIND == GENERAL:
         difference = x.to(tl.float32)
         if tl.max(tl.max(tl.where(difference - difference == 0.0, 0, 1), 1), 0) > 0:

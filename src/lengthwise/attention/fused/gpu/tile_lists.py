@@ -18,7 +18,9 @@ CHUNK = tl.constexpr(128)  # entries that are written together
 @triton.jit
 @no_type_check
 def _token(start, limit, SIZE: tl.constexpr):
-    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; what lies past either end is the token there."""
+    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; what lies past either end is the
+    token there.
+    """
     return tl.minimum(tl.maximum(start[:, None] + tl.arange(0, SIZE)[None, :], 0), limit - 1)
 
 

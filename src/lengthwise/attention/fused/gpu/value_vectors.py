@@ -20,7 +20,9 @@ _UNITS = 2.0**60  # of a fixed-point number in 1; the weights of a query sum to 
 def sums_of_weights(
     call: Call, lse: Tensor, size: Blocks, lists: tuple[Tensor, Tensor] | None, splits: int = 1
 ) -> Tensor:
-    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other arguments."""
+    """Return the sum of each query's weights for every distance, [b, h, i, r]; see `forward` for the other
+    arguments.
+    """
     from lengthwise.attention.fused.gpu.weights import weights_by_distance
 
     rows, first = call.arguments.rows, call.arguments.rows_first
