@@ -52,9 +52,9 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
 
 
 def score_row(
-    run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, n: int = 64, **cells: Any
+    run: RunRow, mean: float, standard_error: float = 0.01, question: Any = None, n: int = 64, **cells: Any
 ) -> AnswerRow:
-    return stored(run.key, score_answer(asked or run.asked[0], mean, n, standard_error, **cells))
+    return stored(run.key, score_answer(question or run.questions[0], mean, n, standard_error, **cells))
 
 
 def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any) -> Findings:

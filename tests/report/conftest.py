@@ -84,7 +84,7 @@ def run_row(**changes: Any) -> RunRow:
 def score_row(
     run: RunRow, length: int, mean: float, standard_error: float = 0.01, n: int = 512, **cells: Any
 ) -> AnswerRow:
-    asked = next(a for a in run.asked if a["length"] == length)
+    asked = next(a for a in run.questions if a["length"] == length)
     return stored(run.key, score_answer(asked, mean, n, standard_error, **cells))
 
 

@@ -72,7 +72,7 @@ def only(task: str, make_study: Make, make_rows: Make, lengths: tuple[int, ...],
     runs, scores = make_rows()
     runs = [run for run in runs if run.task == task]
     keys = {run.key for run in runs}
-    runs = [dataclasses.replace(run, asked=[a for a in run.asked if a["length"] in lengths]) for run in runs]
+    runs = [dataclasses.replace(run, questions=[a for a in run.questions if a["length"] in lengths]) for run in runs]
     some = [score for score in scores if score.key in keys and score.question["length"] in lengths]
     return from_rows([make_study(published=published)], runs, some)
 
