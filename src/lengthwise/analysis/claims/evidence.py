@@ -24,6 +24,7 @@ STORED_NAMES = {
     "icfl/paper": "icfl: twelve classes of functions",
     "icfl/scale --set scale=small": "icfl: size (small)",
     "icfl/small": "icfl: small",
+    "lecture/extrapolation": "lecture: extrapolation (laptop)",
     "memorization/small": "memorization: small",
     "memorization/widths": "memorization: widths",
     "nope/classic": "nope: classic tasks",
