@@ -14,9 +14,7 @@ class StoreError(ValueError):
 
 
 class Unstorable(StoreError):
-    """A value cannot be stored, or could not be read back. The database is intact; the caller must correct
-    the value.
-    """
+    """A value cannot be stored, or could not be read back. The caller must correct the value."""
 
 
 class StoreGone(StoreError):
@@ -24,15 +22,11 @@ class StoreGone(StoreError):
 
 
 class StoreUnreachable(StoreError):
-    """The database server does not answer now. Nothing was stored, or everything was; the same call may
-    succeed later.
-    """
+    """The server does not answer now. Nothing was stored, or everything was; the call may succeed later."""
 
 
 class ClaimLost(StoreError):
-    """A worker tried to write to a run that it does not hold. Nothing was written; it must stop and claim
-    another run.
-    """
+    """A worker does not hold the run that it writes to. Nothing was written; it must claim another run."""
 
 
 @contextmanager

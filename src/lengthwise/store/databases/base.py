@@ -1,4 +1,4 @@
-"""`Database`: what differs between SQLite, PostgreSQL and other databases. `Store` does everything else with plain SQL."""
+"""`Database`: what differs between SQLite, PostgreSQL and others. `Store` does everything else with plain SQL."""
 
 import os
 from abc import ABC, abstractmethod
@@ -37,9 +37,7 @@ class Database(ABC):
     @classmethod
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
-        """Connect to the database at an address, as `open_store` describes. Its tables are not checked. Raises
-        `StoreError`.
-        """
+        """Connect to the database at an address, without checking its tables (see `open_store`)."""
 
     @abstractmethod
     def check(self, create: bool) -> None:
@@ -125,10 +123,5 @@ class Database(ABC):
             raise StoreError(
                 f"{self.name} has revision {shown} of the tables, but this lengthwise reads only revision "
                 f"{schema.REVISION}; {fix}, or give another folder"
-            )
-        if missing := sorted(schema.tables.tables.keys() - set(existing)):
-            raise StoreError(
-                f"{self.name} was written by an earlier version of lengthwise, whose tables differ (it has no table "
-                f"{missing[0]!r}); give a new folder, or use the version that wrote it"
             )
         return True

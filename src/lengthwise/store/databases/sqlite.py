@@ -174,9 +174,7 @@ def _engine(path: Path, options: str, timeout: float) -> Engine:
 
 
 def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
-    """Turn on the log. Retry until the timeout: SQLite fails at once, without waiting, if two processes create the same
-    file.
-    """
+    """Turn on the log. Retry until the timeout: SQLite fails at once if two processes create the same file."""
     end = time.monotonic() + timeout
     while True:
         raw = engine.raw_connection()  # this statement must be outside of any transaction
