@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -82,15 +81,6 @@ class Run(Config):
         if self.parent is None:
             del data["parent"]
         return data
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> "Run":
-        ancestor, depth = data, 0
-        while isinstance(ancestor, Mapping) and ancestor.get("parent") is not None:
-            ancestor, depth = ancestor["parent"], depth + 1
-            if depth > MAX_LINEAGE:
-                raise ConfigError(f"a run must have at most {MAX_LINEAGE} ancestors, got more")
-        return super().from_data(data)
 
     def identity(self) -> dict[str, Any]:
         data = {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}

@@ -8,8 +8,6 @@ from lengthwise.config.choice_data import ChoiceOf
 from lengthwise.config.choices import Choice
 from lengthwise.values import ConfigError
 
-MAX_TRAIN_EXAMPLES = 10**12  # of a fixed training set; far more than any training uses
-
 
 @dataclass(frozen=True, kw_only=True)
 class Curriculum(Config):
@@ -168,9 +166,4 @@ class TrainingConfig(Config):
             raise ConfigError(
                 f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each "
                 f"length), got {count}; omit it for new examples at every step"
-            )
-        if count > MAX_TRAIN_EXAMPLES:
-            raise ConfigError(
-                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at "
-                "every step"
             )

@@ -168,17 +168,14 @@ def _is_stored(store: Store, study: Study) -> bool:
 
 
 def _other_descriptions(store: Store, study: Study) -> dict[str, Any]:
-    """Return the descriptions of runs that differ from the stored ones, such as in the path of a text on this machine,
-    by key.
-    """
+    """Return, by key, the descriptions of runs that differ from the stored ones, such as in the path of a text."""
     stored = {row.key: canonical(row.config) for row in store.runs(study.name)}
     here = {run.key: run.to_data() for run in study.runs}
     return {key: data for key, data in here.items() if canonical(data) != stored[key]}
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths,
-    changed classes, and missing weights."""
+    """Add the study to the store. Return notes on removed runs and lengths, changed classes, and missing weights."""
     exists = any(row.name == study.name for row in store.studies())
     before = store.runs(study.name) if exists else []
     unlisted = store.add_study(**study.metadata(), runs=study.rows())
@@ -208,9 +205,7 @@ def _removed_runs_note(study: str, removed: list[RunRow], option: str) -> str:
 
 
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
-    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty
-    string.
-    """
+    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or ""."""
     lengths = {run.key: {question["length"] for question in run.questions} for run in now}
     lengths_before = {question["length"] for run in before if run.key in lengths for question in run.questions}
     removed = sorted(lengths_before - set().union(*lengths.values()))

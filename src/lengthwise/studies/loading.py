@@ -76,12 +76,6 @@ def _study(file: str, module: ModuleType, options: dict[str, str]) -> Study:
 def _call(file: str, study: Callable[..., Any], options: dict[str, str]) -> Any:
     """Call the function `study` of a file with its options."""
     parameters, hints = inspect.signature(study).parameters, typing.get_type_hints(study)
-    for parameter in parameters.values():
-        if parameter.default is parameter.empty or parameter.kind not in (
-            parameter.KEYWORD_ONLY,
-            parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            raise StudyError(f"{file}: every parameter of `study` needs a name and a default, got {parameter}")
     for name in options:
         if name not in parameters:
             names = ", ".join(parameters) or "none"

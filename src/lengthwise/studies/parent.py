@@ -46,7 +46,7 @@ class Parent(Protocol):
     def send(self, event: Event) -> None: ...
 
 
-def patiently(parent: Parent, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
+def when_reachable(parent: Parent, call: Callable[..., R], *arguments: Any, **options: Any) -> R:
     """Return what the call returns, once the server of the database or of the files answers, for at most an hour.
 
     Raise `StoreUnreachable` if the parent asks the worker to stop meanwhile. A call may have been stored although the
