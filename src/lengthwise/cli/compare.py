@@ -152,9 +152,10 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Settings) 
     schemes = None if positions is None else required_names(positions, "--positions", "position schemes, or omit it")
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=schemes)
     runs = (*runs, *_continued(runs, options))
+    text = ", ".join(map(str, lengths))
     return Study(
         name=options.name or _name(settings, task, runs),
-        question=f"Trained at length {training.train_length}, how well does a model do at {', '.join(map(str, lengths))}?",
+        question=f"Trained at length {training.train_length}, how well does a model do at {text}?",
         command=_command(sys.argv[1:]),
         runs=runs,
         evaluation=evaluation,

@@ -153,9 +153,7 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
 
 
 def _option(setting: str) -> str:
-    """Return the option of `lengthwise probe` for a setting of a probe. `--lengths` stands for the length of several
-    questions.
-    """
+    """Return the option of a probe's setting. `--lengths` stands for the length of several questions."""
     return "--lengths" if setting == "length" else f"--{setting.replace('_', '-')}"
 
 

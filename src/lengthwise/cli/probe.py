@@ -5,9 +5,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from lengthwise.cli.options import FLATTENED, Place, Threads, option_class, option_values, whole_numbers
 from lengthwise.cli.printing import one_line, print_json, stdout
@@ -81,33 +81,16 @@ class Comparison:
 
 
 def _command(probe: Probe) -> Callable[..., int]:
-    given = _option_class(probe)
+    # `lengths` stands for the length of several questions.
+    fields = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
+    given = option_class(fields, probe.shown_default)
+    compared = Comparison if probe.compares else Annotated[Comparison, Parameter(parse=False)]
 
     def command(
         run: str | None = None,
         /,
         *,
-        selection: Selection = Selection(),
-        options: given = given(),  # type: ignore[valid-type]
-        place: Place = Place(),
-        device: str = "cpu",
-        threads: Threads = 1,
-        json: bool = False,
-    ) -> int:
-        return _probe(probe, run, selection, Comparison(), options, place, device, threads, json)
-
-    command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
-    return command
-
-
-def _comparing_command(probe: Probe) -> Callable[..., int]:
-    given = _option_class(probe)
-
-    def command(
-        run: str | None = None,
-        /,
-        *,
-        comparison: Comparison = Comparison(),
+        comparison: compared = Comparison(),  # type: ignore[valid-type]
         selection: Selection = Selection(),
         options: given = given(),  # type: ignore[valid-type]
         place: Place = Place(),
@@ -119,12 +102,6 @@ def _comparing_command(probe: Probe) -> Callable[..., int]:
 
     command.__doc__ = f"{probe.documentation}{ARGUMENTS}"
     return command
-
-
-def _option_class(probe: Probe) -> Any:
-    """Return the options of a probe. `lengths` stands for the length of several questions."""
-    options = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
-    return option_class(options, probe.shown_default)
 
 
 def _probe(
@@ -236,7 +213,7 @@ def _measure(store: "Store", jobs: "Sequence[ProbeJob]", device: str, threads: i
 
     Compute(device=device, threads=threads).require_usable()
     use_process(threads)
-    prober = probing.Prober(store, store.files, device=device, threads=threads)
+    prober = probing.Prober(store, device=device, threads=threads)
     stored = prober.stored(jobs)
     with limited_to_machine(device), _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
         return probing.probe_all(prober, jobs, show)
@@ -303,4 +280,4 @@ def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float
 
 
 for name, probe in PROBES.items():
-    app.command(_comparing_command(probe) if probe.compares else _command(probe), name=name)
+    app.command(_command(probe), name=name)

@@ -1,4 +1,4 @@
-"""`lengthwise statistics`: effective lengths, areas, paired comparisons and needed seeds of stored results. Imports no torch."""
+"""`lengthwise statistics`: effective lengths, areas, comparisons and needed seeds of results. Imports no torch."""
 
 import dataclasses
 import math
@@ -153,9 +153,7 @@ def needed_text(needed: "NeededSeeds | None") -> str:
 
 
 def _cells(interval: "Interval | None") -> list[str]:
-    """Return a mean and its interval over seeds. An interval over examples is none between seeds, so it is
-    not shown.
-    """
+    """Return a mean and its interval over seeds. An interval over examples is not shown."""
     if interval is None or not math.isfinite(interval.mean):
         return ["–", ""]
     over_seeds = interval.basis in ("seeds", "seeds and prompts")
