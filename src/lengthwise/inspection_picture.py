@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -291,14 +292,6 @@ def _match(data: Data) -> list[float]:
     return products
 
 
-def _query_vectors(data: Data) -> list[Panel]:
-    return _vectors(data, "query_vectors", "vectors multiplied by queries")
-
-
-def _value_vectors(data: Data) -> list[Panel]:
-    return _vectors(data, "value_vectors", "vectors added to the values")
-
-
 def _vectors(data: Data, key: str, what: str) -> list[Panel]:
     """Return panels of the cosine between the vector of each distance and that of the distance nearest to 0."""
     panels = []
@@ -346,8 +339,8 @@ PANELS: tuple[tuple[str, Callable[[Data], list[Panel]]], ...] = (
     ("sink_logits", _sinks),
     ("coordinate", _coordinate),
     ("logits_after", _transformed),
-    ("query_vectors", _query_vectors),
-    ("value_vectors", _value_vectors),
+    ("query_vectors", partial(_vectors, key="query_vectors", what="vectors multiplied by queries")),
+    ("value_vectors", partial(_vectors, key="value_vectors", what="vectors added to the values")),
     ("bias", _bias),
     ("frequencies", _rotation),
     ("embedding", _embedding),

@@ -21,8 +21,8 @@ app = App(
     name="export",
     help="""Write scores, answers of other measurements, charts, a bundle of a study, or a trained model as files.
 
-Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts --format pdf;
-lengthwise export bundle quickstart --out quickstart.zip""",
+Example: lengthwise export scores quickstart --out scores.csv; lengthwise export charts quickstart --out charts
+--format pdf; lengthwise export bundle quickstart --out quickstart.zip""",
     help_epilogue="",
     version_flags=[],
 )

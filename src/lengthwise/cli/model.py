@@ -109,7 +109,7 @@ def record(
                 "layers": list(group.layers),
                 "kind": group.kind or None,
                 "encoding": None if group.encoding is None else group.encoding.name,
-                "settings": {} if group.encoding is None else {k: _plain(v) for k, v in group.encoding.settings},
+                "settings": {} if group.encoding is None else dict(group.encoding.settings),
                 "window": group.window,
                 "temperature": group.temperature or None,
                 "softmax_scale": group.softmax_scale,
@@ -210,7 +210,3 @@ def _angles_table(measured: "list[Comparison]") -> Any:
 
 def _dtype(read: "ModelFolder") -> str:
     return str(read.dtype).removeprefix("torch.")
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -114,8 +114,7 @@ def print_table(columns: Sequence["Column"], rows: Sequence[Sequence[str]]) -> N
 
 
 def escaped(text: str) -> str:
-    """Return the text with control characters written as Python escapes (`\\x1b`): escape sequences, tabs, and marks
-    that change the writing direction. Line feeds stay."""
+    """Return the text with control characters written as Python escapes (`\\x1b`). Line feeds stay."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

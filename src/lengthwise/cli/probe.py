@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 from lengthwise.cli.options import FLATTENED, Place, Threads, option_class, option_values, whole_numbers
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.cli.progress import progress
+from lengthwise.cli.selection import require_one
 from lengthwise.config import ConfigError
 from lengthwise.machine_memory import limited_to_machine
 from lengthwise.measurements import PROBES, Probe, Table
@@ -55,12 +56,7 @@ class Selection:
 
     def require(self, run: str | None, place: Place) -> None:
         """Raise `ConfigError` unless one run or a study is selected."""
-        if (run is None) == (self.study is None):
-            got = "neither" if run is None else "both"
-            raise ConfigError(
-                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs{place.option}` "
-                "shows the keys"
-            )
+        require_one("probe", [] if run is None else [run], self.study, place)
         if self.task is not None and self.study is None:
             raise ConfigError(
                 "--task selects runs of a study, but a key already names one run; omit it, or use --study"
@@ -267,13 +263,13 @@ def _print_table(probe: Probe, results: "Sequence[ProbeResult]") -> None:
 
 @contextmanager
 def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float], None]]":
-    total = sum(job.work for job in jobs)
+    total = sum(job.options.work for job in jobs)
     done = 0.0
     with progress() as show:
 
         def advance(job: "ProbeJob", share: float) -> None:
             nonlocal done
-            done += job.work * share
+            done += job.options.work * share
             show(one_line(job.name), done, total)
 
         yield advance

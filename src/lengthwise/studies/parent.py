@@ -18,8 +18,7 @@ LONGEST_PAUSE = 30.0  # seconds between two attempts
 
 
 class Flag:
-    """What tells a worker to stop. The handler of a signal may set it, unlike a `threading.Event`, whose lock the code
-    that the signal interrupts may hold."""
+    """What tells a worker to stop. It has no lock, unlike `threading.Event`, so a signal's handler may set it."""
 
     def __init__(self) -> None:
         self._is_set = False

@@ -46,11 +46,6 @@ class ProbeJob:
         """Return what is stored with the answer."""
         return self.options.to_data()
 
-    @property
-    def work(self) -> float:
-        """Return the cost relative to other jobs, for progress display."""
-        return self.options.work
-
 
 @dataclass(frozen=True)
 class ProbeResult:

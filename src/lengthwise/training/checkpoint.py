@@ -55,12 +55,9 @@ class RunFolder:
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write the checkpoint after `step` steps, and delete all but the newest two."""
         self.require_unchanged()
-        write(self._checkpoint(step), tensors, self._facts(state={"step": step, **state}))
+        write(self.path / f"checkpoint-{step:08d}.safetensors", tensors, self._facts(state={"step": step, **state}))
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
-
-    def _checkpoint(self, step: int) -> Path:
-        return self.path / f"checkpoint-{step:08d}.safetensors"
 
     def load_newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return tensors and state of the newest intact checkpoint. Damaged ones are moved aside with a warning."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from sqlalchemy import URL, Connection, Engine, insert, inspect, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from lengthwise.store import schema
 from lengthwise.store.cells import escaped
-from lengthwise.store.errors import StoreError, read_only, store_errors
+from lengthwise.store.errors import StoreError, first_line, read_only
+from lengthwise.values import without_secrets
 
 
 class Database(ABC):
@@ -74,9 +75,14 @@ class Database(ABC):
 
     # ---- transactions -------------------------------------------------------------------------------------------
 
-    def errors(self) -> AbstractContextManager[None]:
-        """Return a context that converts the database's exceptions, see `store_errors`."""
-        return store_errors(self.name, self.explain)
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert the database's exceptions in this block to `StoreError`."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            line = self.explain(error) if isinstance(error, DBAPIError) else None
+            raise StoreError(without_secrets(line or f"{self.name}: {first_line(error)}")) from error
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:
