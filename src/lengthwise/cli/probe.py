@@ -79,16 +79,16 @@ class Comparison:
 def _command(probe: Probe) -> Callable[..., int]:
     # `lengths` stands for the length of several questions.
     fields = {"lengths" if option.name == "length" else option.name: option for option in probe.Options.fields()}
-    given = option_class(fields, probe.shown_default)
-    compared = Comparison if probe.compares else Annotated[Comparison, Parameter(parse=False)]
+    options_type = option_class(fields, probe.shown_default)
+    comparison_type = Comparison if probe.compares else Annotated[Comparison, Parameter(parse=False)]
 
     def command(
         run: str | None = None,
         /,
         *,
-        comparison: compared = Comparison(),  # type: ignore[valid-type]
+        comparison: comparison_type = Comparison(),  # type: ignore[valid-type]
         selection: Selection = Selection(),
-        options: given = given(),  # type: ignore[valid-type]
+        options: options_type = options_type(),  # type: ignore[valid-type]
         place: Place = Place(),
         device: str = "cpu",
         threads: Threads = 1,
@@ -117,12 +117,12 @@ def _probe(
             f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) "
             "for its run with the same task and seed"
         )
-    given = dataclasses.asdict(options)
-    lengths = given.pop("lengths", None)
+    values = dataclasses.asdict(options)
+    lengths = values.pop("lengths", None)
     lengths = None if lengths is None else list(dict.fromkeys(whole_numbers(lengths, "--lengths", 1, "20,40,80")))
-    given = option_values(probe.Options.fields(), given)
+    values = option_values(probe.Options.fields(), values)
     with place.open() as store:
-        jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, given)
+        jobs, skipped = _jobs(store, probe, run, selection, comparison, lengths, values)
         results = _measure(store, jobs, device, threads)
     for line in [*skipped_lines(skipped), *_outdated(results)]:
         print(f"lengthwise: {one_line(line)}", file=sys.stderr)

@@ -46,8 +46,8 @@ def command(
 
     options = Options(threshold=threshold, difference=difference, length=length)
     with place.reading() as store:
-        found = findings(store, study)
-    statistics = statistics_of(found, options)
+        data = findings(store, study)
+    statistics = statistics_of(data, options)
     if json:
         print_json(data_of(statistics))
         return 0
@@ -56,7 +56,7 @@ def command(
     for task in statistics.tasks:
         _print_task(task)
     _print_over_tasks(statistics)
-    if failures := unlearned(found.tasks):
+    if failures := unlearned(data.tasks):
         print(failures)
     return 0
 

@@ -201,8 +201,8 @@ def answers(connection: Connection, keys: Iterable[str], measurements: Collectio
         rows_by_key: dict[str, list[AnswerRow]] = {key: [] for key in batch}
         for cells in decoded(table, connection.execute(query)):
             # Its own __init__ takes three times as long, because the class is frozen, and a page reads 80,000 rows.
-            made = object.__new__(AnswerRow)
-            vars(made).update(cells)
-            rows_by_key[cells["key"]].append(made)
+            answer = object.__new__(AnswerRow)
+            vars(answer).update(cells)
+            rows_by_key[cells["key"]].append(answer)
         for rows in rows_by_key.values():
             yield from sorted(rows, key=lambda row: (row.measurement, row.question.get("length", 0)))

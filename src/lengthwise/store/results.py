@@ -109,15 +109,9 @@ class Store(Transfers):
         may its `parent`. `published`: see `StudyRow`.
         """
         name = plain_text(name)
-        given: dict[str, Any] = {
-            "name": name,
-            "question": question,
-            "expectation": expectation,
-            "cost": cost,
-            "command": command,
-        }
-        given |= {"evaluation": evaluation, "published": published}
-        study = encoded(schema.studies, StudyRow, given, f"study {escaped(name)}")
+        texts = {"name": name, "question": question, "expectation": expectation, "cost": cost, "command": command}
+        description = {**texts, "evaluation": evaluation, "published": published}
+        study = encoded(schema.studies, StudyRow, description, f"study {escaped(name)}")
         rows, questions = [], {}
         for number, run in enumerate(runs):
             what, run_questions = f"run {number} of study {name!r}", run["questions"]
