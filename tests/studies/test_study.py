@@ -141,7 +141,7 @@ def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
         ({"runs": "nope"}, "must be a list of Run"),
         ({"name": " "}, "must be one line of printable text"),
         ({"name": "two\nlines"}, "must be one line of printable text"),
-        ({"name": None}, "must be a string"),
+        ({"name": None}, "must be one line of printable text"),
         ({"evaluation": {}}, "lacks the task Copy"),
         ({"evaluation": {"txet": ASKED}}, "contains 'txet', but no run has this task"),
         ({"evaluation": {"copy": TRAINING}}, "must be an EvaluationConfig"),
@@ -240,9 +240,7 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
 
 
 def test_a_prompt_is_as_long_as_it_is_read() -> None:
-    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is
-    drawn.
-    """
+    """If the last input differs, every length has prompts of its own, and none of the prompt's length is drawn."""
     task = ["linearregression:dims=4"]
     asked = EvaluationConfig(lengths=(2, 4), prompt=12, shifts=({"inputs": "orthogonal"},))
     study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)
