@@ -28,7 +28,8 @@ from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
-from lengthwise.encodings.base import project, require_positive_int
+from lengthwise.encodings.arguments import require_positive_int
+from lengthwise.encodings.base import project
 from lengthwise.forms import AttentionModifiers, DenseBias
 from lengthwise.span import Span
 
