@@ -57,7 +57,7 @@ def answers(names: list[str], on_answer: Any) -> list[Row]:
         "future": Answer(Verdict.FAILED, "tokens from 3 on change [bold]what[/bold] is said before"),
     }
     return [
-        Row(name, backend, question, odd.get(question.name, Answer(Verdict.OK)))
+        Row(name, backend, question.name, odd.get(question.name, Answer(Verdict.OK)))
         for name in names
         for question in QUESTIONS
         for backend in backends_of(question)
