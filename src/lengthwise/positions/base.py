@@ -156,5 +156,5 @@ class RandomPositions(PositionScheme):
         if documents is not None:
             longest = max(int(row.unique(return_counts=True)[1].max()) for row in documents)
         self.require(longest, training)
-        draw = lambda part: self.draw(*part.shape[:2], generator).to(inputs.device)  # noqa: E731
+        draw = lambda part: self.draw(len(part), part.shape[1], generator).to(inputs.device)  # noqa: E731
         return by_document(draw, inputs, documents)
