@@ -184,7 +184,7 @@ def test_a_constructor_says_why(make: Any, given: dict[str, Any], words: str, mo
     assert make.__name__ in str(error.value)
 
 
-@pytest.mark.parametrize("make", ENCODINGS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [*ENCODINGS], ids=lambda make: make.__name__)
 def test_sizes_that_no_model_has(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     unchecked(make, monkeypatch)
     sizes = {name: CONTEXT[name] for name in context_of(make)}
