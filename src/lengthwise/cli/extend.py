@@ -160,11 +160,12 @@ def _question(
     tuning: TuningOptions,
     texts: "tuple[Text, Text | None]",
 ) -> "RetentionOptions":
-    from lengthwise.extend.apply import extended_length, original_length
+    from lengthwise.extend.apply import extended_length
+    from lengthwise.huggingface.own_encoding import train_length_of
     from lengthwise.measurements.retention import RetentionOptions
 
     text, training_text = texts
-    train_length = original_length(original.model)
+    train_length = train_length_of(original.model.config)
     if options.lengths is None:
         lengths = default_lengths(train_length, max(extended_length(original.model, method) for method in methods))
     else:
