@@ -1,6 +1,5 @@
-"""Messages for arguments of attention that have another name or place here than in other libraries, or that are not needed."""
+"""Messages for arguments of attention that have another name here than in other libraries, or are not needed."""
 
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
@@ -13,48 +12,36 @@ if TYPE_CHECKING:
 else:
     Unknown = Any  # run-time type checks accept Never only as a return type
 
-_ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo and Bins
-    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding "
-    "and packed "
-    "texts, window= for a sliding window, and an encoding for numbers that are added to the logits": "attn_mask attention_mask "
-    "mask key_padding_mask block_mask attn_bias bias",
+_ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo
+    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding and "
+    "packed texts, window= for a sliding window, and an encoding for numbers that are added to the logits": (
+        "attn_mask attention_mask mask key_padding_mask block_mask attn_bias bias"
+    ),
     "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
     "attention has no dropout; leave it out": "dropout_p dropout attention_dropout",
-    "grouped-query attention needs no switch, because k and v may have fewer heads than q; leave it out": "enable_gqa",
+    "k and v may have fewer heads than q (grouped-query attention); leave it out": "enable_gqa",
     "write scale=": "softmax_scale sm_scale scaling",
     "write window=, the number of last keys that a query attends to": "window_size sliding_window",
     "write tokens=TokenInfo(positions=...)": "position_ids positions",
-    "write tokens=TokenInfo(documents=...)": "documents",
-    "write tokens=TokenInfo(documents=...), the document ID of every token": "cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids",
+    "write tokens=TokenInfo(documents=...), the document ID of every token": (
+        "documents cu_seqlens cu_seqlens_q cu_seqlens_k seq_ids"
+    ),
     "write encoding=encodings.ALiBi(...), which computes its slopes itself": "alibi_slopes",
-    "write tokens=TokenInfo(x=...)": "x",
-    "write tokens=TokenInfo(x=...), only for an encoding that depends on content": "hidden_states",
-    "write bins=Bins(edges=...)": "edges",
-    "write bins=Bins(first=...)": "first",
-    "write bins=Bins(last=...)": "last",
+    "write tokens=TokenInfo(x=...), only for an encoding that depends on content": "x hidden_states",
     "pass all keys and values so far as k and v, with q for the last tokens; encoding_cache=EncodingCache() speeds up "
-    "the steps "
-    "of one text": "past_key_values past_key_value kv_cache cache",
-    "write encoding=": "position_encoding pos_encoding",
-    "write backend=": "implementation",
-    "weights are never stored; use attention.statistics to see where attention looks": "return_weights need_weights "
-    "output_attentions",
+    "the steps of one text": "past_key_values past_key_value kv_cache cache",
+    "weights are never stored; use attention.statistics to see where attention looks": (
+        "return_weights need_weights output_attentions"
+    ),
 }
 INSTEAD = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
 
 
-def refuse_unknown(what: str, unknown: Mapping[str, object], arguments: Collection[str]) -> None:
-    """Raise `ArgumentError` for the first of the unknown arguments, with what to write instead.
-
-    `arguments`: the names of the arguments that `what` accepts.
-    """
+def refuse_unknown(unknown: Mapping[str, object], arguments: Collection[str]) -> None:
+    """Raise `ArgumentError` for the first unknown argument of `attend`, which has `arguments`, with advice."""
     for name in unknown:
-        advice = INSTEAD.get(name, "")
-        # It applies if it names only arguments of this call, apart from the fields of TokenInfo and Bins, which are in
-        # parentheses.
-        applies = advice and set(re.findall(r"(\w+)=", re.sub(r"\(.*?\)", "", advice))) <= set(arguments)
         near = near_miss(name, arguments) + f"; its arguments are: {', '.join(arguments)}"
-        raise ArgumentError(f"{what} has no argument {name!r}" + (f": {advice}" if applies else near))
+        raise ArgumentError(f"attend has no argument {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else near))
 
 
 # ---- swapped axes of tokens and heads
@@ -70,8 +57,8 @@ def transposed(q: Tensor, k: Tensor) -> str | None:
     for names in ("q", "k"), ("q",), ("k",):
         shapes = {name: (b, t, h, d) if name in names else (b, h, t, d) for name, (b, h, t, d) in sizes.items()}
         (_, heads, queries, _), (_, groups, keys, _) = shapes["q"], shapes["k"]
-        heads_fit = heads == groups or (len(names) == 2 and groups and heads % groups == 0)
-        if heads and heads_fit and 1 <= queries <= keys:
+        heads_fit = heads == groups or (len(names) == 2 and heads % groups == 0)
+        if heads_fit and queries <= keys:
             return " and ".join(names)
     return None
 

@@ -1,7 +1,7 @@
 """Checks of the arguments of `attend` and `statistics`, and of the encoding against q."""
 
 import functools
-import sys
+import math
 
 import torch
 from torch import Tensor
@@ -22,9 +22,7 @@ def check_types(scale: object, **tensors: object) -> None:
         if value.layout is not torch.strided or value.is_nested:
             layout = "a nested tensor" if value.is_nested else str(value.layout).removeprefix("torch.")
             raise ConfigError(f"{name} must be a dense tensor, got {layout}; convert it with to_dense(), or pad it")
-    if scale is None or (
-        type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max
-    ):
+    if scale is None or (isinstance(scale, int | float) and math.isfinite(scale)):
         return
     # A backend that converts it to a number would silently drop its gradient.
     fix = "; multiply q by a scale that is learned" if isinstance(scale, Tensor) else ""
@@ -37,21 +35,23 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
         shapes, v = f"q {tuple(q.shape)}, k {tuple(k.shape)}", k
     else:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-    if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
-        raise ConfigError(f"q must be [b, h, i, d], and k and v both [b, g, j, d], got {shapes}")
-    hint = None
-    if (not k.shape[1] or q.shape[1] % k.shape[1] or q.shape[2] > k.shape[2]) and (which := transposed(q, k)):
-        hint = transpose_hint(which, k if which == "k" else q)
-    if hint and (q.shape[1] != k.shape[1]):
-        raise ConfigError(hint)
-    if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
+    fit = q.ndim == k.ndim == 4 and k.shape == v.shape and q.shape[0] == k.shape[0] and q.shape[-1] == k.shape[-1]
+    if not fit or 0 in (*q.shape[1:], *k.shape[1:]):
         raise ConfigError(
-            f"the number of heads of q must be a multiple of that of k and v, and at least 1, got {q.shape[1]} and "
-            f"{k.shape[1]} ({shapes})"
+            "q must be [b, h, i, d], and k and v both [b, g, j, d], with at least one head, token and dim, got "
+            f"{shapes}"
         )
-    if not k.shape[2]:
-        raise ConfigError(f"k must have at least one token, got {shapes}")
-    if not 1 <= q.shape[2] <= k.shape[2]:
+    hint = None
+    if (q.shape[1] % k.shape[1] or q.shape[2] > k.shape[2]) and (which := transposed(q, k)):
+        hint = transpose_hint(which, k if which == "k" else q)
+    if hint and q.shape[1] != k.shape[1]:
+        raise ConfigError(hint)
+    if q.shape[1] % k.shape[1]:
+        raise ConfigError(
+            f"the number of heads of q must be a multiple of that of k and v, got {q.shape[1]} and {k.shape[1]} "
+            f"({shapes})"
+        )
+    if q.shape[2] > k.shape[2]:
         raise ConfigError(
             f"q must have 1 to {k.shape[2]} tokens, the last of the {k.shape[2]} tokens of k, got {shapes}"
             + (f"; or the axes of tokens and heads are swapped: {hint}" if hint else "")
@@ -68,8 +68,6 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
     if q.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise ConfigError(f"q, k and v must be one of {names}, got {q.dtype}; convert them")
-    if not q.shape[-1]:
-        raise ConfigError(f"heads must have at least one dim, got {shapes}")
 
 
 def check_devices(q: Tensor, encoding: PositionEncoding | None, **tensors: Tensor | None) -> None:

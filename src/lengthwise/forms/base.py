@@ -1,4 +1,4 @@
-"""`Form`, the protocol of everything that an encoding may ask of attention, and `Term`, that of what is added to logits."""
+"""`Form`, the protocol of what an encoding may ask of attention, and `Term`, that of what is added to logits."""
 
 import itertools
 import re
@@ -150,23 +150,17 @@ class Term(Form, ABC):
         )
 
     def bind_content(self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> "Term":
-        """Return a term with the same values for this q and k that does not read them; itself if it has no
-        such form.
-        """
+        """Return a term with the same values that does not read this q and k; itself if it has no such form."""
         return self
 
     def block(
         self, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], span: Span, scale: float
     ) -> Float[Tensor, "#b #h #i #j"]:
-        """Return the same as `dense`, if there is a faster way in which all sums have a fixed order; for one
-        derivative.
-        """
+        """Return the same as `dense`, perhaps faster, with sums in a fixed order; for one derivative."""
         return self.dense(q, k, span, scale)
 
     def pair(self, q: Tensor, k: Tensor, span: Span, scale: float, dtype: torch.dtype) -> Pair:
-        """Return the values as a function of one pair, for FlexAttention. By default it reads the values of
-        all pairs.
-        """
+        """Return the values as a function of one pair, for FlexAttention. By default it reads those of all pairs."""
         return reader(self.dense(q, k, span, scale).to(dtype))
 
     def in_dtype(self: T, dtype: torch.dtype) -> T:

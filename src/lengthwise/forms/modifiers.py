@@ -50,9 +50,7 @@ class QueryGain(Form):
 
 @dataclass(frozen=True)
 class SinkLogit(Form):
-    """Add exp(logit[h]) to the denominator of every row's softmax, in nats: a key without a value that every query
-    sees.
-    """
+    """Add exp(logit[h]) to the denominator of every softmax: a key without a value that every query sees."""
 
     logit: Float[Tensor, "#h"]
 

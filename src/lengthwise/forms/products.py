@@ -46,9 +46,7 @@ class ProductBlocks(ABC):
 
     @abstractmethod
     def logits(self, q: Float[Tensor, "b h i d"], rows: slice, keys: slice) -> Float[Tensor, "b h i j"]:
-        """Return the products of the queries `rows`, which are `q`, and the keys `keys`, which end with the
-        last query.
-        """
+        """Return the products of `q`, the queries `rows`, and the keys `keys`, which end with the last query."""
 
     def blocks(self, keys: slice) -> list[tuple[int, slice]]:
         """Return the number of every block with some of the keys, in ascending order, and the indices of its keys."""

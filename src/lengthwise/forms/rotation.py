@@ -162,9 +162,7 @@ class Rotation(TokenRotation):
         return self._factor_cache[key]
 
     def map_axes(self, functions: AxisFunctions) -> "Rotation":
-        """Return the rotation with functions applied along axes, and what this one has computed of its cosines and
-        sines.
-        """
+        """Return the rotation with functions applied along axes, also to the cosines and sines computed so far."""
         tensors: dict[str, Any] = {}
         for side in ("q", "k"):
             angle, gain = getattr(self, f"angle_{side}"), getattr(self, f"gain_{side}")

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import torch
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.huggingface.exported_model import LengthwiseConfig, LengthwiseForCausalLM
@@ -47,11 +46,6 @@ def export(run: Run, model: Model, folder: str | Path) -> bool:
         (draft / "lengthwise.json").write_text(json.dumps(origin, indent=2) + "\n")
         _require_equal_logits(model, draft)
     return tokenizer is not None
-
-
-def hide_progress_bars() -> None:
-    """Let transformers show no progress bars in this process."""
-    logging.disable_progress_bar()
 
 
 def require_exportable(run: Run, task: Task) -> None:

@@ -65,9 +65,7 @@ class RotationOfFewTokens(NoRotation):
 
 
 def can_rotate(model_type: str, original: nn.Module, encoding: PositionEncoding) -> bool:
-    """Whether a model's layers can compute an encoding: one rotation of all their pairs, the same for
-    queries and keys.
-    """
+    """Whether a model's layers can compute an encoding: one rotation of all pairs, the same for q and k."""
     frequencies = getattr(original, "inv_freq", None)
     if model_type not in ROTATING_TYPES or not isinstance(frequencies, Tensor):
         return False

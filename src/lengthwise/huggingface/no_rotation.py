@@ -63,9 +63,7 @@ class NoRotation(nn.Module):
         self._dims: dict[Any, tuple[int, torch.dtype]] = {}  # of cos and sin, by the type of layer
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types` and Granite SWA's
-        `config`.
-        """
+        """Return an attribute of the original that the model reads, such as LFM 3's `layer_types`."""
         try:
             return super().__getattr__(name)
         except AttributeError:
