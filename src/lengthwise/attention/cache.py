@@ -40,8 +40,7 @@ class KVCache:
     Only a new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the
     model empties and refills it when the scale changes (counted by `restarts`).
 
-    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: the tokens that the first tensors have room
-    for.
+    `encodings`: the `EncodingCache` for the steps of this text. `capacity`: room of the first tensors, in tokens.
     """
 
     def __init__(self, num_layers: int, capacity: int = 0):
@@ -120,8 +119,7 @@ class KVCache:
     ) -> tuple[Float[Tensor, "b g j d"], Float[Tensor, "b g j d"]]:
         """Store a layer's new keys and values and return all of them so far.
 
-        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 before
-        them.
+        `window`: the layer's window. Then return only those that a new token sees: the new ones and `window` - 1 more.
         """
         return self._store("_keys", layer, k, window), self._store("_values", layer, v, window)
 

@@ -7,8 +7,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.arguments import Unknown, refuse_unknown
-from lengthwise.attention.call_checks import check_devices, check_shapes, check_sizes, check_types
+from lengthwise.attention.call_checks import (
+    Unknown,
+    check_devices,
+    check_shapes,
+    check_sizes,
+    check_types,
+    refuse_unknown,
+)
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.plans import plan, require_bidirectional, with_content

@@ -96,8 +96,7 @@ class Form:
         return self.map_axes(selection(block))
 
     def check(self, sizes: CallSizes) -> None:
-        """Raise `ConfigError` unless every tensor has the shape that its annotation declares, and is on the device of
-        q.
+        """Raise `ConfigError` unless every tensor has the shape of its annotation, and is on the device of q.
 
         Backends rely on it: the compiled kernel would read beyond a table with too few heads.
         """
@@ -139,8 +138,7 @@ class Term(Form, ABC):
         """Return the values for every pair of a query and a key. q and k are those before rotation."""
 
     def plain_value(self, index: PairIndex, q: list[float], k: list[float], distance: int, scale: float) -> float:
-        """Return the value of one pair in plain Python: a second definition, with which `lengthwise check` compares
-        `dense`.
+        """Return the value of one pair in plain Python: a second definition, for `lengthwise check`.
 
         index: where the pair is in the tensors of the form. q, k: the numbers of the query and the key.
         """

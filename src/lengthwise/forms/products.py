@@ -62,8 +62,7 @@ class ProductBlocks(ABC):
 
 @dataclass(frozen=True)
 class PiecewiseRotation(Product):
-    """Rotate q and k of each pair of a query and a key by one of several rotations, for maps of distances such as
-    Self-Extend.
+    """Rotate q and k of each pair by one of several rotations, for maps of distances such as Self-Extend.
 
     `region(q, k)` returns the index of the rotation of every pair, [b|1, i, j], from the position IDs of queries [b|1,
     i] and keys [b|1, j], which may be those of a part of the call. So the product of a pair is the one that its own

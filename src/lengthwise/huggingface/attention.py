@@ -170,8 +170,7 @@ class Tokens:
         return documents is None and (window is None or window >= self.keys)
 
     def window(self, size: int, device: torch.device) -> int | None:
-        """Return the window of a layer that names none, in a model whose configuration names a size; None if it sees
-        all keys.
+        """Return the window of a layer that names none, by the size in the configuration; None if it sees all keys.
 
         Some classes of transformers (Qwen 2 MoE, Phi-MoE) tell their attention function of a window by the mask alone.
         """
@@ -186,8 +185,7 @@ class Tokens:
         return size if self._windows[size] else None
 
     def positions(self, position_ids: Tensor | None, by_index: Tensor) -> Tensor:
-        """Return the position IDs of all keys: those of the queries are given, and those of cached tokens follow from
-        them.
+        """Return the position IDs of all keys: those of queries are given, and those of cached tokens follow.
 
         `by_index` [1, j]: the position IDs if all tokens are counted, also those that the cache has dropped.
 
@@ -287,8 +285,7 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Return the attention output [b, i, h, d] and no weights. This is our attention function of transformers.
 
-    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], with keys that the cache may have
-    rotated.
+    `query` [b, h, i, d], without any position encoding; `key`, `value` [b, g, j, d], perhaps with rotated keys.
     """
     layer: Any = module
     state = layer._lengthwise

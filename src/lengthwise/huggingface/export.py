@@ -20,8 +20,7 @@ CHECKED_TOKENS = 16  # of random text, for which the exported model must give th
 
 
 def export(run: Run, model: Model, folder: str | Path) -> bool:
-    """Write a trained model, its configuration and its tokenizer into a new folder, from which `AutoModelForCausalLM`
-    loads it.
+    """Write a trained model, its configuration and its tokenizer into a new folder of transformers.
 
     The folder appears complete, or not at all. Returns whether it has a tokenizer; a task whose tokens stand for no
     text has none. Raises `ConfigError` for a folder that exists, for a model whose inputs are not tokens, and for a

@@ -157,8 +157,7 @@ class LengthwiseForCausalLM(PreTrainedModel, GenerationMixin):
         cache: LengthwiseCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast:
-        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted by one
-        here.
+        """Return the logits [b, t, vocab_size], and the loss if there are `labels` [b, t], which are shifted here.
 
         `cache`: what an earlier output has under the same name. Both names of it work in every version of transformers:
         `past_key_values`, and `cache` as from 5.24 on.

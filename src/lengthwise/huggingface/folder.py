@@ -93,8 +93,7 @@ class ModelFolder:
 
 
 def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> ModelFolder:
-    """Return what a folder's settings say and what transformers makes of them. Nothing is downloaded, and no weights
-    are read.
+    """Return what a folder's settings say and what transformers makes of them, without weights or downloads.
 
     Code in the folder runs only with `trust_remote_code`. Raise `ConfigError`, in one line, for a folder without a
     causal language model, and for settings that transformers refuses.
@@ -119,15 +118,6 @@ def read_folder(folder: str | Path, *, trust_remote_code: bool = False) -> Model
                 "code, and give --trust-remote-code if you trust it"
             )
         _require_language_model(path, whole, transformers)
-    if whole.get("configuration_files"):
-        raise ConfigError(
-            f"{path / 'config.json'} names other files with settings (configuration_files), one of which transformers "
-            "would take; rename that one to config.json"
-        )
-    if not isinstance(text_config := whole.get("text_config"), Mapping | None):
-        raise ConfigError(
-            f"{path / 'config.json'}: text_config must be an object, got {str(text_config)[:40]}; correct or remove it"
-        )
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     require_values(path, whole)
     with naming_rope_values(path, whole), transformers_call(path, "read its config.json", advice=CORRECT):

@@ -172,8 +172,7 @@ def missing_original_length(case: Case) -> Texts:
 
 
 def missing_attention_factor(case: Case) -> Texts:
-    """YaRN and LongRoPE multiply logits by the square of an attention factor, without which attention is too flat over
-    more keys.
+    """YaRN and LongRoPE multiply logits by the square of an attention factor, because there are more keys.
 
     transformers reads mscale only together with mscale_all_dim. With both, the factor moves into the softmax scale, as
     in DeepSeek's attention; other classes do not apply it there. (Ministral's mscales are followed by a temperature of
@@ -302,8 +301,7 @@ def different_angles(case: Case) -> Texts:
 
 
 def rounded_frequencies(case: Case) -> Texts:
-    """In float16 or bfloat16, the model's class rounds its frequencies: relative errors of 2^-11 or 2^-8 grow with the
-    position.
+    """In float16 or bfloat16, the model's class rounds its frequencies: errors grow with the position.
 
     BLOOM rounds its biases, but was trained so, which is a note.
     """

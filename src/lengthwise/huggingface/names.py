@@ -100,8 +100,7 @@ def misspelt_names(case: Case) -> dict[str, str]:
 
 
 def names_read(cls: Any, *, general: bool = True) -> set[str]:
-    """Return the names of settings that a class of transformers reads: its fields, and the older names in its
-    functions.
+    """Return the names of settings that a class of transformers reads: its fields, and strings in its functions.
 
     `general`: also those that transformers reads for every class.
     """

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.model_rotation import NoRotation
 
 NAME = "lengthwise_observation"  # of the attention function and the mask function
 TOKENS = 8
@@ -74,11 +74,8 @@ class ObservedLayer:
 
 @dataclass(frozen=True)
 class Observation:
-    """`layers`: those that were observed, by their index. Those that do not call transformers' attention interface are
-    missing.
-
-    `layer_error`: the error about sizes that an attention layer raises, "" if there is none. `reason`: why nothing was
-    observed.
+    """`layers`: by index, those that call transformers' attention interface. `layer_error`: the error about sizes that
+    an attention layer raises, "" if there is none. `reason`: why nothing was observed.
     """
 
     layers: dict[int, ObservedLayer]

@@ -1,7 +1,6 @@
 """Attention layers of transformers that do not call its attention interface: BLOOM and MPT, both with ALiBi.
 
-For each class there is a function that takes the place of its `forward`, projects as it does, and calls our attention
-function.
+For each class there is a function that replaces its `forward`: it projects as it does, and calls our attention.
 """
 
 from collections.abc import Callable

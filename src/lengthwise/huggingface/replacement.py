@@ -19,8 +19,7 @@ from lengthwise.encodings.combined import Combinations, layer_modules
 from lengthwise.huggingface.attention import NAME
 from lengthwise.huggingface.embedded_positions import add_positions, current_module
 from lengthwise.huggingface.feature_cache import read_input
-from lengthwise.huggingface.model_rotation import ModelRotation, RotationOfFewTokens, can_rotate
-from lengthwise.huggingface.no_rotation import NoRotation
+from lengthwise.huggingface.model_rotation import ModelRotation, NoRotation, RotationOfFewTokens, can_rotate
 from lengthwise.huggingface.observation import decoder_of
 from lengthwise.huggingface.outdated_cache import can_be_outdated, prepare_inputs, require_current_cache
 from lengthwise.huggingface.own_attention import FORWARDS

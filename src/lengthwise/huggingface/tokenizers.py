@@ -56,7 +56,7 @@ def _words(words: Any) -> Any:
     return _with_bos(tokenizer, len(words) - 3, eos, bos)
 
 
-def _with_bos(tokenizer: Tokenizer, bos: int, eos: str, name: str = BOS) -> Any:
+def _with_bos(tokenizer: Tokenizer, bos: int, eos: str | None, name: str = BOS) -> Any:
     if tokenizer.token_to_id(name) != bos:
         raise ConfigError(f"the tokenizer already has another token {name}; rename it in its tokenizer.json")
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -144,8 +144,7 @@ def ignored_window(case: Case) -> Texts:
     """A sliding window is written, and no layer has it, so all layers see everything.
 
     Qwen's classes drop it unless use_sliding_window is true, and give it to the layers from max_window_layers on only.
-    A window of the intended length or more changes nothing, and use_sliding_window = false says that there shall be
-    none.
+    A window of the intended length or more changes nothing, and use_sliding_window = false means none.
     """
     settings, observed = case.folder.settings, case.folder.observation.layers
     window, switch = settings.get("sliding_window"), settings.get("use_sliding_window")
@@ -154,16 +153,14 @@ def ignored_window(case: Case) -> Texts:
     if window >= (case.folder.length or math.inf) or any(group.window is not None for group in case.groups):
         return
     config = case.folder.config
-    first = getattr(config, "max_window_layers", None)
+    first, kinds = getattr(config, "max_window_layers", None), getattr(config, "layer_types", None) or ()
     if hasattr(config, "use_sliding_window") and switch is None:
         reason = "use_sliding_window is missing and false by default; write it"
-    elif settings.get("layer_types") and "sliding_attention" not in (getattr(config, "layer_types", None) or ()):
-        reason = "layer_types has no sliding_attention; correct one of them"
-    elif isinstance(first, int) and first >= case.folder.layers:
+    elif isinstance(first, int) and first >= case.folder.layers and not settings.get("layer_types"):
         reason = (
             f"max_window_layers = {first} leaves none of the {case.folder.layers} layers to it; correct one of them"
         )
-    elif "full_attention" in (getattr(config, "layer_types", None) or ()):
+    elif settings.get("layer_types") or "full_attention" in kinds:
         reason = "layer_types has no sliding_attention; correct one of them"
     else:
         reason = (
@@ -180,8 +177,7 @@ def ignored_soft_cap(case: Case) -> Texts:
 
 
 def length_beyond_wavelengths(case: Case) -> Texts:
-    """The intended length is more than the longest wavelength of RoPE, so that the angles of far tokens repeat those of
-    near ones.
+    """The intended length is more than the longest wavelength of RoPE, so that angles of far tokens repeat.
 
     This may be intended, but an unscaled model whose max_position_embeddings was raised looks the same. Layers see
     their window at most.

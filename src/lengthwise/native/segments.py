@@ -48,16 +48,12 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-@functools.lru_cache(64)
-def _widths(*widths: int) -> "ctypes.Array[ctypes.c_int64]":
-    return (ctypes.c_int64 * len(widths))(*widths)
-
-
 def _network(parameters: Sequence[Tensor]) -> tuple[object, ...]:
     """Return the first arguments of a call: number of layers, widths, parameters, and whether they are float32."""
     biases = parameters[1::2]
     pointers = (ctypes.c_void_p * len(parameters))(*[x.data_ptr() for x in parameters])
-    return len(biases), _widths(1, *[x.shape[0] for x in biases]), pointers, parameters[0].dtype == torch.float32
+    widths = (ctypes.c_int64 * (1 + len(biases)))(1, *[x.shape[0] for x in biases])
+    return len(biases), widths, pointers, parameters[0].dtype == torch.float32
 
 
 def relu_segments(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

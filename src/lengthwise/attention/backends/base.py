@@ -104,8 +104,7 @@ def in_compute_dtype(
 class Measurement:
     """The arguments of one call of `attention.statistics` other than q and k; `Statistics` defines what it measures.
 
-    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as the first and as the
-    last.
+    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as such.
     """
 
     modifiers: AttentionModifiers
