@@ -135,7 +135,9 @@ class Rotation(TokenRotation):
         cos_sin = self.cos_sin(side, compute)
         if cos_sin is None:
             return x
-        cos, sin = (_for_each_head(table, x.shape[1]) for table in cos_sin.unbind(3))
+        cos, sin = cos_sin.unbind(3)
+        if self.polar or cos.shape[1] > 1:
+            cos, sin = (_for_each_head(table, x.shape[1]) for table in (cos, sin))
         if self.polar:
             magnitude = softplus(x.to(compute))
             return torch.cat([magnitude * cos, magnitude * sin], -1).to(x.dtype)
@@ -204,7 +206,7 @@ def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
 
 def _for_each_head(x: Tensor, heads: int) -> Tensor:
     groups = x.shape[1]
-    return x if groups in (1, heads) else x.repeat_interleave(heads // groups, 1)
+    return x if heads == groups else x.repeat_interleave(heads // groups, 1)
 
 
 def _product(
