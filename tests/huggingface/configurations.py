@@ -65,9 +65,7 @@ MPT = {
 
 
 def changed(settings: Settings, **changes: Any) -> Settings:
-    """Settings with some changed; those changed to ... are left out. `rope_scaling` and `rope_parameters`
-    are merged.
-    """
+    """Settings with some changed. Those changed to ... are left out, and the dictionaries of RoPE are merged."""
     result = copy.deepcopy(settings)
     for key, value in changes.items():
         if isinstance(value, dict) and isinstance(result.get(key), dict):

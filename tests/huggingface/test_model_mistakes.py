@@ -400,10 +400,8 @@ BAD = {
     "too few factors": (changed(PHI_3, rope_scaling={"long_factor": [1.0]}), "long_factor"),
     "heads that do not divide": (changed(LLAMA_3_1, num_attention_heads=6), r"hidden size \(256\) is not a multiple of the"),
     "sizes for no memory": (changed(LLAMA_3_1, hidden_size=2**40), "transformers cannot build the model of its config.json"),
-    "other files": (changed(LLAMA_3_1, configuration_files=["config.5.0.0.json"]), "names other files with settings"),
     "an unknown encoding": ({"model_type": "gptj"}, "does not know the position encoding of a gptj"),
     "Falcon's ALiBi": (changed(SOUND["Falcon 7B"], alibi=True), "a falcon computes ALiBi in its own way"),
-    "text_config that is no object": ({"model_type": "llama", "text_config": 0}, "text_config must be an object, got 0"),
     "the first name of LongRoPE": (
         changed(PHI_3, rope_scaling={"type": "su"}), "type 'su' is an older name, .*; write 'longrope'",
     ),

@@ -203,13 +203,15 @@ def model(run: str, /, *, out: str, place: Place = Place()) -> int:
         run: The run's key, or its first digits.
         out: The folder to create. A folder that exists is never overwritten.
     """
-    from lengthwise.huggingface.export import export, hide_progress_bars
+    from transformers.utils import logging
+
+    from lengthwise.huggingface.export import export
     from lengthwise.new_folder import require_new
     from lengthwise.store import open_folder
     from lengthwise.studies.trained_models import load_model
 
     require_new(out)
-    hide_progress_bars()
+    logging.disable_progress_bar()
     with place.open() as store:
         row = store.run(run)
         trained = load_model(open_folder(place.results), row)

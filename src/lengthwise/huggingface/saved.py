@@ -1,4 +1,4 @@
-"""What saved models have in common: the choice of an encoding in config.json, and the module for transformers beside it."""
+"""What saved models share: the choice of an encoding in config.json, and the module for transformers."""
 
 import os
 from collections.abc import Mapping
@@ -53,9 +53,7 @@ def auto_map_of(**names: str) -> dict[str, str]:
 
 
 def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) -> None:
-    """Write the module that transformers imports with `trust_remote_code=True`, and that names lengthwise where it is
-    missing.
-    """
+    """Write the module that transformers imports with `trust_remote_code=True`, and that names our package."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     names = sorted(name.partition(".")[2] for name in auto_map.values())
@@ -63,9 +61,7 @@ def write_module(folder: str | os.PathLike[str], auto_map: Mapping[str, str]) ->
 
 
 def saved_choice(data: Any) -> Choice:
-    """Return the encoding of a config.json. Raises `ConfigError` if this version of lengthwise computes it
-    differently.
-    """
+    """Return the encoding of a config.json. Raise `ConfigError` if this version computes it differently."""
     choice = choice_from_data("encoding", data)
     if _versions(choice.to_data()) != _versions(data):
         raise ConfigError(

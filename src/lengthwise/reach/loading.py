@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from transformers.utils import logging
+
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Pretrained, load
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.huggingface import LengthwiseConfig, LengthwiseForCausalLM, ReplacedConfig, ReplacedForCausalLM
 from lengthwise.huggingface.description import table_of
-from lengthwise.huggingface.export import export, hide_progress_bars
+from lengthwise.huggingface.export import export
 from lengthwise.huggingface.own_encoding import train_length_of
 from lengthwise.reach.methods import own_choice
 from lengthwise.reach.tasks.base import Chat, Encode
@@ -33,14 +35,14 @@ def is_run(path: str) -> bool:
 
 
 def load_folder(path: str, device: str, dtype: str) -> Pretrained:
-    hide_progress_bars()
+    logging.disable_progress_bar()
     return load(path, device=device, dtype=dtype, further=MODEL_TYPES)
 
 
 @contextmanager
 def loaded_run(store: Store, results: str, key: str, device: str, dtype: str) -> Iterator[tuple[str, Pretrained]]:
     """Yield the name and the model of a trained run, which is exported into a temporary folder."""
-    hide_progress_bars()
+    logging.disable_progress_bar()
     row = store.run(key)
     trained = load_model(open_folder(results), row)
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
