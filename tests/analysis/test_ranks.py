@@ -32,7 +32,7 @@ def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **change
             )
             interval = over_examples(seeds[0].mean, 0.1) if seeds else over_examples(0.0, 0.1)
             if seeds:
-                points.append(Point(length=length, out_of_distribution=length > 10, interval=interval, seeds=seeds))
+                points.append(Point(length=length, interval=interval, seeds=seeds))
         series.append(Series(label=label, encoding=label, points=tuple(points)))
     settings = {
         "title": title, "name": title, "metric": EXACT_MATCH, "unit": "symbols", "train_length": 10,

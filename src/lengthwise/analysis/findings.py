@@ -26,7 +26,6 @@ class Point:
     """An encoding's score at one length, over its seeds. `length` is in the task's unit."""
 
     length: int
-    out_of_distribution: bool
     interval: Interval
     seeds: tuple[Estimate, ...]
 

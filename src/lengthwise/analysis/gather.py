@@ -283,8 +283,7 @@ class _Panel:
 
     def point(self, length: int, seeds: tuple[Estimate, ...]) -> Point:
         interval = interval_of(seeds, self.metric.limits, share=self.metric.share)
-        is_longer = length > self.train_length
-        return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
+        return Point(length=length, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
         """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length

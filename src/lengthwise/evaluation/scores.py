@@ -69,7 +69,6 @@ class Score:
     n: int  # number of examples
     mean: float
     standard_error: float | None  # of the mean, over examples; None for a single example
-    out_of_distribution: bool  # longer than all training examples
     seconds: float
     question: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers
@@ -85,7 +84,6 @@ def evaluate(
     task: Task,
     config: EvaluationConfig,
     *,
-    train_length: int,
     positions: Choice | None = None,
     shift: Shift = MappingProxyType({}),
     division: Division = WHOLE,
@@ -97,7 +95,6 @@ def evaluate(
 
     The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
-    `train_length`: the longest length in training; longer ones are marked as out of distribution.
     `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a
     length depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
@@ -152,21 +149,13 @@ def evaluate(
                         question = evaluation_question(task, config, scored_length, shift)
                         baselines = baseline_details(task, curves, scored_length)
                         details |= {"baselines": baselines} if baselines else {}
-                        is_longer = scored_length > train_length
-                        scores.append(_make_score(task, question, values, details, is_longer, seconds / len(results)))
+                        scores.append(_make_score(task, question, values, details, seconds / len(results)))
             return scores
     finally:
         model.train(was_training)
 
 
-def _make_score(
-    task: Task,
-    question: dict[str, Any],
-    values: Tensor,
-    details: dict[str, Any],
-    out_of_distribution: bool,
-    seconds: float,
-) -> Score:
+def _make_score(task: Task, question: dict[str, Any], values: Tensor, details: dict[str, Any], seconds: float) -> Score:
     n, length = len(values), question["length"]
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite().view(n, -1).all(1)).sum())
@@ -183,7 +172,6 @@ def _make_score(
         n=n,
         mean=float(values.mean()),
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
-        out_of_distribution=out_of_distribution,
         seconds=seconds,
         question=question,
         details=details,

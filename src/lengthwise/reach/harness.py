@@ -44,7 +44,7 @@ def retrieval_rows(
             rows: list[dict[str, str | int]] = []
             for n in range(count):
                 start = free * n // max(count - 1, 1)
-                needles = TASKS[name].needles(Random(f"{seed} {name} {n}"), n % DEPTHS / (DEPTHS - 1))
+                needles = TASKS[name](Random(f"{seed} {name} {n}"), n % DEPTHS / (DEPTHS - 1))
                 try:
                     prompt = assemble(needles, filler[start : start + length], encode, length)
                 except ConfigError:

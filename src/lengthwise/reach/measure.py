@@ -294,7 +294,7 @@ class MeasuredModel:
     def _prompt(self, task: str, length: int, depth: float | None, example: int) -> Prompt:
         """Return an example. Its names and numbers are the same at every length and depth."""
         random = Random(f"{self.options.seed} {task} {example}")
-        needles = TASKS[task].needles(random, 0.5 if depth is None else depth)
+        needles = TASKS[task](random, 0.5 if depth is None else depth)
         return assemble(needles, self.windows[example], self.encode, length, self.prefix, self.chat)
 
 

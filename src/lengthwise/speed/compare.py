@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from lengthwise.analysis.differences import flat
 from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.analysis.statistics import holm
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, KINDS, Kind
 from lengthwise.values import join_names
@@ -145,19 +146,6 @@ def p_values(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list
         for n, p in zip(numbers, p_values, strict=True):
             result[n] = min(1.0, float(p))
     return result
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected by the method of Holm 1979, in the same order.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    corrected, largest = [0.0] * len(values), 0.0
-    for rank, n in enumerate(sorted(range(len(values)), key=lambda n: values[n])):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[n]))
-        corrected[n] = largest
-    return corrected
 
 
 # ---- notes --------------------------------------------------------------------------------------------------------
