@@ -234,11 +234,11 @@ def test_code_beside_a_model_is_not_run(tmp_path):
         ({"architectures": "LlamaForCausalLM"}, "must be a list of names, got 'LlamaForCausalLM'"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "factor": float("nan")}},
-            "must be a finite number above 0, got nan",
+            "factor must be a finite number of at least 1, got nan",
         ),
         (
             {"rope_parameters": {"rope_type": "dynamic", "factor": float("inf")}},
-            "must be a finite number above 0, got inf",
+            "factor must be a finite number of at least 1, got inf",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
 from lengthwise.measurements import PROBES, Table
 from lengthwise.measurements import repeated_examples as scores
 from lengthwise.measurements.in_context import InContextProbe
-from lengthwise.measurements.inside import induction, recency
+from lengthwise.measurements.inside import induction
 from lengthwise.measurements.inside import trained as trained_run
 from lengthwise.measurements.inside.attention import attention_calls
 from lengthwise.measurements.inside.trained import TrainedRun
@@ -51,17 +51,6 @@ def matrices(of: TrainedRun, inputs):
 @pytest.fixture(scope="module", params=[NoPE, RoPE, ALiBi, FIRE, CoPE])
 def probed(request):
     return subject(request.param)
-
-
-def test_the_last_question_is_the_row_of_the_matrix(probed):
-    inputs = probed.task.examples(0, 3, 9).inputs
-    with torch.no_grad():
-        rows = torch.stack(recency.last_question_weights(probed.model, inputs))
-        assert rows == pytest.approx(matrices(probed, inputs)[:, :, :, -2], abs=1e-6)
-    assert rows[..., -1].abs().max() == 0, "its own label comes after it"
-    assert recency.on_labels(rows).shape[-1] == 8
-    assert torch.equal(recency.on_labels(rows)[..., -1], rows[..., 15])
-    assert torch.equal(recency.on_inputs(rows)[..., -1], rows[..., 16])
 
 
 def test_recency_is_the_mean_over_prompts(probed, monkeypatch):

@@ -1,7 +1,7 @@
 """The findings of a study as plain data: everything that a page or a table shows, without its presentation."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,15 @@ class Series:
 
     def point_at(self, length: int) -> Point | None:
         return self._by_length.get(length)
+
+    def by_seed(self, lengths: Collection[int]) -> dict[int, list[Estimate]]:
+        """Return the scores at these lengths of each seed that has a finite score at all of them."""
+        scores: dict[int, list[Estimate]] = {}
+        for length in lengths:
+            for score in point.seeds if (point := self.point_at(length)) else ():
+                if math.isfinite(score.mean):
+                    scores.setdefault(score.seed, []).append(score)
+        return {seed: of_seed for seed, of_seed in scores.items() if len(of_seed) == len(lengths)}
 
 
 @dataclass(frozen=True, kw_only=True)

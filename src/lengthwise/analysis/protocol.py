@@ -1,4 +1,4 @@
-"""The settings of a stored run that decide which scores may be compared, and which runs are one series."""
+"""The settings of a stored run: those that decide which scores may be compared, and which runs are one series."""
 
 import json
 from collections.abc import Mapping
@@ -75,6 +75,15 @@ def first_train_length(run: "RunRow") -> int:
 def training_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the training settings of a run's configuration."""
     return config.get("training") or {}
+
+
+def training_set(training: Mapping[str, Any]) -> str:
+    """Return the training examples in words: `new examples at every step`, `100,000 fixed examples, 25.6 epochs`."""
+    count = training.get("train_examples")
+    if count is None:
+        return "new examples at every step"
+    epochs = training.get("steps", 0) * training.get("batch_size", 0) / count
+    return f"{count:,} fixed examples, {epochs:.3g} epochs"
 
 
 def mixer_of(run: "RunRow") -> str | None:

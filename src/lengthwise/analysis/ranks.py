@@ -120,7 +120,7 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     over lengths, which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not
     finite.
     """
-    seeds = _complete_seeds(task, series, kind)
+    seeds = series.by_seed(task.of_kind(kind))
     weights = {seed: _weights(scores, task.metric) for seed, scores in seeds.items()}
     return {
         seed: math.fsum(w * score.mean for w, score in zip(weights[seed], scores, strict=True)) / sum(weights[seed])
@@ -134,7 +134,7 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     The interval is that of one score with the examples of all lengths, see `interval_of`.
     """
     means = []
-    for scores in _complete_seeds(task, series, kind).values():
+    for scores in series.by_seed(task.of_kind(kind)).values():
         # With groups, the examples are the same at all lengths.
         weights = [1.0] * len(scores) if scores[0].groups else _weights(scores, task.metric)
         means.append(weighted(list(zip(weights, scores, strict=True)), sum(weights)))
@@ -152,21 +152,10 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
     if not all(length in baseline.scores for length in lengths):
         return None
     for series in task.series:
-        for scores in _complete_seeds(task, series, kind).values():
+        for scores in series.by_seed(lengths).values():
             weights = _weights(scores, task.metric)
             return math.fsum(baseline.scores[n] * w for n, w in zip(lengths, weights, strict=True)) / sum(weights)
     return None
-
-
-def _complete_seeds(task: TaskFindings, series: Series, kind: Kind) -> dict[int, list[Estimate]]:
-    """Return the scores at all lengths of a kind, of each seed that has a finite score at each of them."""
-    lengths = task.of_kind(kind)
-    by_seed: dict[int, list[Estimate]] = {}
-    for length in lengths:
-        for score in point.seeds if (point := series.point_at(length)) else ():
-            if math.isfinite(score.mean):
-                by_seed.setdefault(score.seed, []).append(score)
-    return {seed: scores for seed, scores in by_seed.items() if len(scores) == len(lengths)}
 
 
 def _weights(scores: Sequence[Estimate], metric: Metric) -> list[float]:

@@ -26,9 +26,10 @@ class InContextProbe(Probe):
         return [options.length, options.points * options.repeats]
 
     def require(self, run: Run, options: Any, against: Run | None = None) -> None:
+        from lengthwise.evaluation import check_lengths
         from lengthwise.measurements.inside import prompts, trained
 
         dims = prompts.require_function_task(run, self.name)
         if self.needs_attention:
             trained.require_attention(run)
-        prompts.require_lengths(run, self.prompt_lengths(options, dims))
+        check_lengths(run, sorted(set(self.prompt_lengths(options, dims)), reverse=True))  # an error names the longest

@@ -264,8 +264,6 @@ def duplicate_prompt(length: int, position: int | None) -> Prompt:
     examples = [0] * length
     examples[-1] = 1
     if position is not None:
-        if not 0 <= position < length - 1:
-            raise ConfigError(f"the position must be from 0 to {length - 2} in a prompt of {length}, got {position}")
         examples[position] = 1
     return Prompt("serial", "none" if position is None else position, tuple(examples), length - 1, length)
 
@@ -274,10 +272,6 @@ def positions(length: int, count: int) -> list[int]:
     """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in
     short prompts.
     """
-    if length < 2 or count < 2:
-        raise ConfigError(
-            f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"
-        )
     return sorted({round(n * (length - 2) / (count - 1)) for n in range(count)})
 
 

@@ -112,16 +112,9 @@ def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
 
 
 def _tokens(model: Pretrained, text: str) -> Tokens:
-    with transformers_call(model.folder, "use its tokenizer"):
-        tokens = tuple(model.tokenizer(text)["input_ids"])
+    tokens = tuple(model.tokens(text))
     if tokens and tokens[-1] == model.tokenizer.eos_token_id:  # some tokenizers add an end token to every text
         tokens = tokens[:-1]
-    vocab = model.model.get_input_embeddings().weight.shape[0]
-    if tokens and max(tokens) >= vocab:
-        raise ConfigError(
-            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the "
-            "tokenizer that the model was trained with into the folder"
-        )
     return tokens
 
 

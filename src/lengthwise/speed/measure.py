@@ -17,7 +17,7 @@ from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, SpeedOptions
 from lengthwise.measurements.table import Row
-from lengthwise.speed.clocks import Clock, clock_for
+from lengthwise.speed.clock import Clock
 from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import Subject, encoding_plans, order
 from lengthwise.studies.provenance import facts
@@ -37,7 +37,7 @@ class Benchmark:
             plan.choice.require_layers(options.num_layers)
             if options.encodings:  # of all encodings, those that fit are measured
                 plan.require_possible(options)
-        self.clock = clock or clock_for(torch.device(options.device), options.threads)
+        self.clock = clock or Clock(torch.device(options.device), options.threads)
 
     def answer(self) -> FileAnswer:
         """Return the answer without rows. Its subject is this program on this machine."""

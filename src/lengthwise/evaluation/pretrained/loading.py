@@ -49,6 +49,19 @@ class Pretrained:
     def model_type(self) -> str:
         return self.model.config.model_type
 
+    def tokens(self, text: str, *, special: bool = True) -> list[int]:
+        """Return the tokens of a text. `special`: with those that the tokenizer adds to every text."""
+        advice = "name a model whose tokenizer reads any text"
+        with transformers_call(self.folder, "use its tokenizer", advice=advice):
+            tokens = list(self.tokenizer(text, add_special_tokens=special)["input_ids"])
+        vocab = self.model.get_input_embeddings().weight.shape[0]
+        if tokens and max(tokens) >= vocab:
+            raise ConfigError(
+                f"{self.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy "
+                "the tokenizer that the model was trained with into the folder"
+            )
+        return tokens
+
     def description(self) -> dict[str, Any]:
         """Return facts that identify the model and how it is computed."""
         parameters = list(self.model.parameters())
@@ -92,7 +105,7 @@ def load(
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
         attention = getattr(cls, "attention", None) or ("sdpa" if getattr(cls, "_supports_sdpa", False) else "eager")
         implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
-    max_positions = max_positions_of(path, config.get_text_config(decoder=True))
+        max_positions = max_positions_of(config.get_text_config(decoder=True))
     with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
     with (
@@ -264,26 +277,14 @@ def _require_causal(path: Path, model: Any) -> None:
         raise ConfigError(f"{path}: the model is not causal, because later tokens change its logits; take another one")
 
 
-def max_positions_of(path: Path, config: Any) -> int | None:
+def max_positions_of(config: Any) -> int | None:
     """Return the number of positions. Dynamic NTK multiplies it by its factor, which the setting does not include."""
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     for name in POSITION_SETTINGS:
         if isinstance(positions := getattr(config, name, None), int) and positions > 0:
             dynamic = isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "dynamic"
-            return _scaled_positions(path, positions, rope.get("factor", 1)) if dynamic else positions
+            return int(positions * rope.get("factor", 1)) if dynamic else positions
     return None
-
-
-def _scaled_positions(path: Path, positions: int, factor: Any) -> int:
-    try:
-        if isinstance(factor, int | float) and factor > 0:
-            return int(positions * factor)
-    except OverflowError:  # the factor or the product is infinite
-        pass
-    raise ConfigError(
-        f"the RoPE factor in {path / 'config.json'} must be a finite number above 0, got {reprlib.repr(factor)}; "
-        "correct it"
-    )
 
 
 def _digests(folder: Path) -> dict[str, str]:

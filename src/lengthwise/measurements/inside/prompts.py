@@ -1,12 +1,11 @@
 """Prompts of runs that learn functions in context."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 from torch import Tensor
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.evaluation import check_lengths
 from lengthwise.measurements.base import ExampleOptions
 from lengthwise.measurements.inside.trained import TrainedRun, in_batches, positions_of
 from lengthwise.tasks.base import Batch
@@ -23,11 +22,6 @@ def require_function_task(run: Run, probe: str) -> int:
             "run of such a task (linear regression, for example)"
         )
     return int(run.task.build().dims)
-
-
-def require_lengths(run: Run, lengths: Collection[int]) -> None:
-    """Raise `ConfigError` if prompts are too long for the run; of several, the longest is named. Builds no model."""
-    check_lengths(run, sorted(set(lengths), reverse=True))
 
 
 def function_task(trained: TrainedRun) -> FunctionTask:
