@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from lengthwise.analysis import Interval, over_examples, over_seeds
-from lengthwise.analysis.intervals import (
-    Method,
+from lengthwise.analysis.estimates import (
     over_rounds,
     over_seeds_and_groups,
     over_shares,
@@ -208,8 +207,6 @@ def test_deviations_of_few_groups_are_stretched() -> None:
     interval = over_seeds_and_groups([[0.0, 1.0]])
     assert interval.basis == "examples"
     assert (interval.low, interval.high) == pytest.approx((0.5 - math.sqrt(0.5), 0.5 + math.sqrt(0.5)), rel=1e-12)
-    published = over_seeds_and_groups([[0.0, 1.0]], method="published")
-    assert (published.low, published.high) == (0.0, 1.0), "the published one does not stretch"
 
 
 def test_the_same_numbers_have_the_same_interval() -> None:
@@ -227,8 +224,6 @@ def test_bounds_and_numbers_that_are_none() -> None:
     for groups in ([], [[]], [[1.0], [2.0]]):
         with pytest.raises(ValueError, match="at least 1 seed and 2 groups"):
             over_seeds_and_groups(groups)
-    with pytest.raises(ValueError, match="there is no bootstrap 'croßed'"):
-        over_seeds_and_groups([[1.0, 2.0]], method="croßed")  # type: ignore[arg-type]
 
 
 def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
@@ -238,7 +233,7 @@ def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
     assert not low.differs_from(over_seeds_and_groups([[1.0] * 4]))
 
 
-def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, studies: int = 600) -> float:
+def covered(seeds: int, of_seeds: float, of_prompts: float, studies: int = 600) -> float:
     """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together
     vary.
     """
@@ -247,7 +242,7 @@ def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, stud
     for _ in range(studies):
         values = of_seeds * chance.standard_normal((seeds, 1)) + of_prompts * chance.standard_normal(40)
         values = values + 0.3 * chance.standard_normal((seeds, 40))
-        interval = over_seeds_and_groups(values.tolist(), method=method)
+        interval = over_seeds_and_groups(values.tolist())
         hits += interval.low <= 0 <= interval.high
     return hits / studies
 
@@ -257,19 +252,7 @@ def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, stud
 )
 def test_coverage(seeds: int, of_seeds: float, of_prompts: float) -> None:
     """95 %, never fewer beyond chance (600 studies: ± 1.7); a little more where seeds and prompts weigh alike."""
-    assert 0.93 <= covered(seeds, of_seeds, of_prompts, "seeds and prompts") <= 0.995
-
-
-@pytest.mark.medium
-def test_a_plain_crossed_bootstrap_of_three_seeds_is_too_narrow() -> None:
-    """Why it is not the rule. All three seeds on one side of the truth: 1/4 of studies."""
-    assert covered(3, 1, 0, "crossed") == pytest.approx(0.75, abs=0.05)
-    assert covered(10, 0.2, 1, "crossed") > 0.92
-
-
-def test_the_published_interval_is_ninety_percent_over_prompts_alone() -> None:
-    assert covered(1, 0, 1, "published") == pytest.approx(0.9, abs=0.035)
-    assert covered(3, 1, 1, "published") < 0.6
+    assert 0.93 <= covered(seeds, of_seeds, of_prompts) <= 0.995
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 12, 13, 20, 101])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.analysis import Estimate, Point, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
-from lengthwise.analysis.intervals import over_shares
+from lengthwise.analysis.estimates import over_shares
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, SQUARED_ERROR

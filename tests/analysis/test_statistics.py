@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, stats
 
 from lengthwise.analysis import Estimate, Findings
-from lengthwise.analysis.intervals import over_seeds, over_seeds_and_groups, over_shares
+from lengthwise.analysis.estimates import over_seeds, over_seeds_and_groups, over_shares
 from lengthwise.analysis.ranks import mean_reciprocal_rank
 from lengthwise.analysis.statistics import (
     Curve,

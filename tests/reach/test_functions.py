@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.analysis.estimates import Estimate, interval_of
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import load

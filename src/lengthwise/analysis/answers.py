@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.estimates import Estimate, interval_of
-from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of, over_rounds
 from lengthwise.analysis.kinds import KIND_WORDS, length_kind
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import MEASUREMENTS, Measurement, Table

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.estimates import Estimate
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Estimate, Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.numbers import figure
 from lengthwise.metrics import Metric

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.estimates import Estimate, interval_of, weighted
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of, weighted
 from lengthwise.analysis.findings import Baseline, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, over_examples, over_shares
 from lengthwise.analysis.kinds import Kind
 from lengthwise.metrics import Metric
 from lengthwise.values import ConfigError, near_miss
@@ -196,7 +195,7 @@ def _mean(label: str, queries: Mapping[Key, Mapping[str, float]]) -> Interval | 
         for seed in sorted({seed for _, seed in ranks_by_query})
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
-        return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
+        return interval_of([Estimate(mean=mean)])  # seeds of different tasks are not samples of the same quantity
     return mean_reciprocal_rank(by_seed, len(next(iter(queries.values()))))
 
 
@@ -205,11 +204,14 @@ def mean_reciprocal_rank(by_seed: Sequence[Sequence[float]], encodings: int) -> 
     tasks.
 
     Reciprocal ranks of n encodings lie between 1 / n and 1. Scaled to 0 and 1, they are treated as shares
-    (`over_shares`) of as many examples as there are comparisons with other encodings: n − 1 in each task.
+    of as many examples as there are comparisons with other encodings: n − 1 in each task.
     """
     lowest = 1 / max(encodings, 2)
     means = [(math.fsum(values) / len(values) - lowest) / (1 - lowest) for values in by_seed]
-    shares = [min(1.0, max(0.0, mean)) for mean in means]
-    share = over_shares(shares, [len(values) * max(encodings - 1, 1) for values in by_seed])
+    shares = [
+        Estimate(mean=min(1.0, max(0.0, mean)), n=len(values) * max(encodings - 1, 1))
+        for mean, values in zip(means, by_seed, strict=True)
+    ]
+    share = interval_of(shares, share=True)
     mean, low, high = (lowest + (1 - lowest) * value for value in (share.mean, share.low, share.high))
     return replace(share, mean=mean, low=low, high=high, half_width=(1 - lowest) * share.half_width)

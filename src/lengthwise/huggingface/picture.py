@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 from lengthwise.config import Choice, ConfigError, choose
 from lengthwise.encodings import ALiBi, RoPE, RotaryEncoding
 from lengthwise.huggingface.description import LayerGroup, build, label_of

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from lengthwise.analysis.answers import Summary, in_order, numbers_table, summarize
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import TaskFindings
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.measurements import MEASUREMENTS
 from lengthwise.measurements.base import Chart, Column, Excerpts, Numbers

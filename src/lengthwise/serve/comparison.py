@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.differences import flat, plain
-from lengthwise.analysis.estimates import Estimate, interval_of
+from lengthwise.analysis.estimates import Estimate, Interval, interval_of
 from lengthwise.analysis.gather import metric_of
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.protocol import canonical
 from lengthwise.measurements import Table

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lengthwise.analysis.differences import flat
-from lengthwise.analysis.intervals import Interval, over_rounds
+from lengthwise.analysis.estimates import Interval, over_rounds
 from lengthwise.analysis.statistics import holm
 from lengthwise.measurements.answer_file import FileAnswer
 from lengthwise.measurements.speed import BASELINE, KINDS, Kind

@@ -7,7 +7,7 @@ Differences between encodings are tested with the paired t test, whose p values 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lengthwise.analysis.claims.evidence import Evidence, Rows
 from lengthwise.analysis.claims.scores import (
@@ -23,7 +23,7 @@ from lengthwise.analysis.claims.scores import (
     not_learned,
     quantity,
 )
-from lengthwise.analysis.intervals import Interval, over_seeds
+from lengthwise.analysis.estimates import Interval, over_seeds
 from lengthwise.analysis.numbers import figure, times
 from lengthwise.analysis.ranks import overall, reciprocal_ranks
 from lengthwise.analysis.reading import margin
@@ -285,9 +285,7 @@ def compared(ours: Mapping[int, float], theirs: Mapping[int, float], better: str
     difference = comparison.difference
     if comparison.first == "ours":
         return comparison, difference
-    return comparison, Interval(
-        -difference.mean, -difference.high, -difference.low, difference.half_width, difference.basis
-    )
+    return comparison, replace(difference, mean=-difference.mean, low=-difference.high, high=-difference.low)
 
 
 def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcome:

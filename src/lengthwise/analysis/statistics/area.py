@@ -8,8 +8,7 @@ tested lengths, it hardly changes when a study tests more lengths.
 import math
 from collections.abc import Sequence
 
-from lengthwise.analysis.estimates import interval_of, weighted
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval, interval_of, weighted
 from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Metric
 

@@ -16,8 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lengthwise.analysis.estimates import interval_of
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval, interval_of
 from lengthwise.analysis.statistics.curves import Curve
 from lengthwise.metrics import Better, Metric
 

@@ -13,9 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lengthwise.analysis.intervals import RESAMPLES, Interval, identity, over_examples, quantile_t
-
-Bounds = tuple[float, float] | None
+from lengthwise.analysis.estimates import RESAMPLES, Bounds, Interval, identity, over_examples, quantile_t, within
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
@@ -78,7 +76,5 @@ def _resampled(stratum: Any, chance: Any) -> Any:
 
 
 def _interval(mean: float, half_width: float, bounds: Bounds) -> Interval:
-    low, high = bounds or (-math.inf, math.inf)
-    return Interval(
-        mean, max(low, mean - half_width), min(high, mean + half_width), half_width, "seeds", bootstrap=True
-    )
+    ends = within(bounds, mean - half_width, mean + half_width)
+    return Interval(mean, *ends, half_width, "seeds", bootstrap=True)

@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lengthwise.analysis.intervals import CONFIDENCE, Interval, over_seeds, sample_variance
+from lengthwise.analysis.estimates import CONFIDENCE, Interval, over_seeds, sample_variance
 
 LEVEL = 1 - CONFIDENCE
 

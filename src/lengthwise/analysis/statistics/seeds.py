@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from lengthwise.analysis.intervals import CONFIDENCE, quantile_t
+from lengthwise.analysis.estimates import CONFIDENCE, quantile_t
 from lengthwise.values import ConfigError
 
 POWER = 0.8  # the probability with which the test finds the difference

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.findings import Findings, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.ranks import Ranking, overall, ranking
 from lengthwise.analysis.reading import margin
 from lengthwise.analysis.statistics.area import area

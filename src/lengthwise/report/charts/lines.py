@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.report.charts.chart import Chart, Columns, Range, Row, short
 from lengthwise.report.palette import Look

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.estimates import Interval
 
 SMALLEST = 1e-300  # below, powers of ten cannot be divided any further
 
