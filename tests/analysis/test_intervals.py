@@ -58,7 +58,7 @@ def test_one_seed_is_normal_over_its_examples() -> None:
 def test_no_interval_where_a_number_is_missing(interval: Interval) -> None:
     assert interval.basis == "none"
     assert math.isnan(interval.half_width)
-    assert interval.overlaps(Interval(100.0, 99.0, 101.0, 1.0, "seeds")), "nothing may be claimed"
+    assert not interval.differs_from(Interval(100.0, 99.0, 101.0, 1.0, "seeds")), "nothing may be claimed"
     assert spread(interval) == ""
 
 
@@ -221,9 +221,6 @@ def test_bounds_and_numbers_that_are_none() -> None:
     assert interval.high == 1.0
     assert interval.half_width > interval.high - interval.mean
     assert over_seeds_and_groups([[1.0, math.nan]]).basis == "none"
-    for groups in ([], [[]], [[1.0], [2.0]]):
-        with pytest.raises(ValueError, match="at least 1 seed and 2 groups"):
-            over_seeds_and_groups(groups)
 
 
 def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:

@@ -231,7 +231,6 @@ def test_code_beside_a_model_is_not_run(tmp_path):
     ("settings", "says"),
     [
         ({"model_type": ["llama"]}, r"no causal language model of the type \['llama'\]"),
-        ({"architectures": "LlamaForCausalLM"}, "must be a list of names, got 'LlamaForCausalLM'"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "factor": float("nan")}},
             "factor must be a finite number of at least 1, got nan",

@@ -345,15 +345,10 @@ def _summary(
         ),
         lengths=tuple(sorted({_length(answer) for answer in answers} - {0})),
         metric=metric,
-        facts=joint_facts(answers),
+        facts=joint(flat({k: v for k, v in answer.facts.items() if k not in COSTS}) for answer in answers),
         reference=reference,
         pairing=pairing,
     )
-
-
-def joint_facts(answers: Sequence["AnswerRow"]) -> dict[str, Any]:
-    """Return the facts of all answers, flat. Where they differ, the value is a list of all values."""
-    return joint(flat({k: v for k, v in answer.facts.items() if k not in COSTS}) for answer in answers)
 
 
 def joint(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

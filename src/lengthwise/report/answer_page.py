@@ -7,7 +7,7 @@ from typing import Any
 from lengthwise.analysis.answers import Summary
 from lengthwise.report.charts.pictures import Panel, page, picture
 from lengthwise.report.measurements import Context, section
-from lengthwise.report.palette import Look, looks
+from lengthwise.report.palette import looks
 from lengthwise.report.pictures import charts_in
 from lengthwise.report.provenance import facts_table
 
@@ -30,11 +30,8 @@ def panels(summary: Summary) -> list[Panel]:
 
 
 def _data(summary: Summary) -> dict[str, Any]:
-    return section(summary, Context(summary.measurement.chapter, "tokens"), _looks(summary))
-
-
-def _looks(summary: Summary) -> dict[str, Look]:
-    return looks([series.label for series in summary.series])
+    own_looks = looks([series.label for series in summary.series])
+    return section(summary, Context(summary.measurement.chapter, "tokens"), own_looks)
 
 
 def _table(table: Mapping[str, Any], head: str) -> str:

@@ -234,11 +234,6 @@ def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any)
     model_type = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     declared = settings.get("architectures") or []
-    if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
-        raise ConfigError(
-            f"architectures in {path / 'config.json'} must be a list of names, got {reprlib.repr(declared)}; correct "
-            "it, or download it again"
-        )
     if not isinstance(model_type, str) or model_type not in known:
         auto_map = " (code in the folder, auto_map, is never run)" if settings.get("auto_map") else ""
         raise ConfigError(
