@@ -150,9 +150,7 @@ def test_shares_in_the_middle_have_nearly_students_t() -> None:
 
 @pytest.mark.parametrize("shares", [[1.0, 1.0, 1.0], [0.75, 0.75], [0.5, 0.52, 0.51]])
 def test_seeds_that_agree_by_chance_have_the_width_of_their_examples(shares: list[float]) -> None:
-    """Its logit is the normal one: 1.96 / √(N p (1 − p)). It becomes narrower with more examples, and contains the
-    mean.
-    """
+    """Its logit is the normal one, 1.96 / √(N p (1 − p)). It narrows with more examples, and contains the mean."""
     seeds, widths = len(shares), []
     for n in (4, 16, 64):
         interval = over_shares(shares, [n] * seeds)
@@ -231,9 +229,7 @@ def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
 
 
 def covered(seeds: int, of_seeds: float, of_prompts: float, studies: int = 600) -> float:
-    """How often the interval has the true mean, 0, among simulated studies: seeds, common prompts, and both together
-    vary.
-    """
+    """How often the interval has the true mean, 0, in studies where seeds, common prompts and both together vary."""
     chance = np.random.default_rng([seeds, studies])
     hits = 0
     for _ in range(studies):

@@ -116,9 +116,7 @@ def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
 
 
 def test_none_right_with_any_seed_is_not_certainly_none() -> None:
-    """Wilson's interval of 0 right of n ends at z² / (n + z²), and two seeds do not prove that there is no
-    better one.
-    """
+    """Wilson's interval of 0 right of n ends at z² / (n + z²): two seeds do not prove that there is no better one."""
     lost = task("copy", {"A": {seed: [(1.0, 9), (0.0, 50), (0.0, 30)] for seed in (0, 1)}}, (10, 20, 40))
     found = over_lengths(lost, lost.series[0], "longer")
     assert found is not None

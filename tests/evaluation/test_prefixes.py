@@ -1,4 +1,4 @@
-"""Tasks whose long sequences hold the short ones: one forward scores every length, and shifts are questions of their own."""
+"""Tasks whose sequences contain shorter ones: one forward pass scores every length, and shifts are questions."""
 
 import dataclasses
 

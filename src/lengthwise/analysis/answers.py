@@ -1,4 +1,4 @@
-"""Stored answers of measurements to means and intervals over seeds: which may be averaged, by encoding, and their origin."""
+"""Stored answers of measurements to means and intervals over seeds: what may be averaged, by encoding."""
 
 import math
 from collections import defaultdict
@@ -298,9 +298,7 @@ def _length(answer: "AnswerRow") -> int:
 
 
 def _at_common_lengths(answers: Sequence["AnswerRow"]) -> list[list["AnswerRow"]]:
-    """Return the answers at the lengths that all runs (or pairs) have. Without any, group the runs with the
-    same ones.
-    """
+    """Return the answers at the lengths that all runs or pairs have. Without any, group the runs with the same ones."""
     lengths_of: dict[Any, set[int]] = defaultdict(set)
     for answer in answers:
         lengths_of[_compared(answer)].add(_length(answer))

@@ -121,7 +121,7 @@ def interval_of(estimates: Sequence[Estimate], bounds: Bounds = None, *, share: 
     return with_wilson(interval, max(estimate.n for estimate in estimates)) if share else interval
 
 
-# ---- intervals of plain numbers ----------------------------------------------------------------------------------------
+# ---- intervals of plain numbers --------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
@@ -134,9 +134,7 @@ def quantile_t(degrees: float) -> float:
 
 
 def over_seeds(means: Sequence[float], bounds: Bounds = None) -> Interval:
-    """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s: sample standard
-    deviation.
-    """
+    """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s the sample deviation."""
     if len(means) < 2:
         raise ValueError(f"an interval over seeds needs at least 2 seeds, got {len(means)}; use over_examples")
     mean = math.fsum(means) / len(means)
@@ -147,9 +145,7 @@ def over_seeds(means: Sequence[float], bounds: Bounds = None) -> Interval:
 
 
 def sample_variance(values: Sequence[float]) -> float:
-    """Return the sample variance of at least two finite numbers. `statistics.variance` computes with fractions, which
-    is slow.
-    """
+    """Return the sample variance of at least two finite numbers, faster than `statistics.variance`."""
     mean = math.fsum(values) / len(values)
     off = [value - mean for value in values]
     return max(0.0, math.fsum(d * d for d in off) - math.fsum(off) ** 2 / len(off)) / (len(off) - 1)

@@ -153,9 +153,7 @@ class TaskFindings:
 
     @property
     def reference_length(self) -> int | None:
-        """Return the length that others are compared with: the longest evaluated length that was trained; None without
-        one.
-        """
+        """Return the length that others are compared with: the longest evaluated one that was trained, or None."""
         return max(self.of_kind("trained"), default=None)
 
     def has_failed(self, series: Series) -> bool:
@@ -257,9 +255,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong
-    to no study.
-    """
+    """The findings of one study, or of all in a store. `unlisted`: the number of runs that belong to no study."""
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()

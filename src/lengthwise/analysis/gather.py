@@ -194,9 +194,7 @@ class _Panel:
         return canonical([self.first.task, self.first.metric, self.first.unit, RATE in self.settings, settings])
 
     def merge(self, other: "_Panel") -> None:
-        """Add the runs of a panel that differs in its learning rate alone, and that has none of the encodings of this
-        one.
-        """
+        """Add the runs of a panel that differs in its learning rate alone and has none of these encodings."""
         for panel in (self, other):
             if not panel.rates:
                 panel.rates[panel.settings[RATE]] = [run.label for run in panel.encodings.values()]
@@ -286,9 +284,7 @@ class _Panel:
         return Point(length=length, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
-        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length
-        will do.
-        """
+        """Return the baselines that are stored with the scores. All runs have the same examples, so any row will do."""
         scores_by_name: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for length, score in self.stored_scores():
@@ -312,7 +308,8 @@ class _Panel:
         on_scores = [score.note for _, score in rows if score.note]
         others = [run for run in self.encodings.values() if mixer_of(run) is not None and run is not self.first]
         sizes = [
-            f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
+            f"{run.label} has "
+            + ", ".join(f"{k} {plain(v)}" for k, v in run.config["model"].items() if v and k != "mixer")
             for run in others
         ]
         return tuple(dict.fromkeys(on_scores + sizes + self._note_on_rates()))

@@ -15,9 +15,7 @@ MOST = 10**15  # the largest length; sums and means of larger ones would not be 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is
-    never empty.
-    """
+    """The number of examples of each length. `counts` is never empty, has no zeros, and ascends by length."""
 
     counts: dict[int, int]
 

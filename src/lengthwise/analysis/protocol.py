@@ -46,9 +46,7 @@ def encoding_settings(run: "RunRow") -> dict[str, Any]:
 
 
 def lineage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in which runs that started from other runs differ: their own training, and their
-    ancestors.
-    """
+    """Return in which settings runs that started from others differ: their own training, and their ancestors."""
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return {}

@@ -70,9 +70,7 @@ metadata:
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task at one length, as it was written. `tokens`: how many tokens an answer may have; `count`: the number of
-    examples.
-    """
+    """A task at one length, as it was written, with `count` examples. `tokens`: how many an answer may have."""
 
     name: str
     count: int

@@ -1,4 +1,4 @@
-"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
+"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if answers are graded."""
 
 import dataclasses
 import math
@@ -289,8 +289,7 @@ class _Work:
             raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
     def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
-        """Return the score of each example from one forward pass, [b]; of a task with prefixes at every length, [b, n];
-        the counts of a pooled task, [b, k]."""
+        """Return the score of each example [b]; at every length [b, n] with prefixes, or counts [b, k] if pooled."""
         task, scores = self.task, []
         self.by_position, self.further = PositionMeans(), {}
         method = "curve" if isinstance(task, PrefixTask) else "counts" if isinstance(task, PooledTask) else "score"
@@ -323,9 +322,7 @@ class _Work:
         return torch.cat(scores).double()
 
     def forward_parts(self, batch: Batch, positions: Tensor | None) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the logits of consecutive parts of the examples: one part, or several with a cache for very long
-        examples.
-        """
+        """Yield the logits of the examples in one part, or of very long ones in several parts with a cache."""
         slots = batch.inputs.shape[1]
         if slots <= max(self.batch_tokens, MIN_PART) or not self.can_split:
             yield self.model(batch.inputs, **({} if positions is None else {"positions": positions})), batch

@@ -188,9 +188,7 @@ class Parts:
 
 
 def noise_prompt(parts: Parts, count: int) -> Prompt:
-    """Return the points with their last `count` replaced by noise, and then the target, which begins at
-    index `points`.
-    """
+    """Return the points with their last `count` replaced by noise, then the target, which begins at index `points`."""
     if not 0 < count < parts.points:
         raise ConfigError(f"noise must be from 1 to {parts.points - 1} of the {parts.points} examples, got {count}")
     examples = (*range(parts.points - count), *parts.noise(count), *parts.target)
@@ -210,9 +208,7 @@ def instruction_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def target_prompt(parts: Parts, where: str) -> Prompt:
-    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of
-    the length.
-    """
+    """Return instruction, noise and target, which begins at index `points`, half-way or at the end."""
     remaining = parts.remaining(parts.instruction, parts.target)
     count = {"begin": parts.points - len(parts.instruction), "middle": remaining // 2, "end": remaining}[where]
     if count > remaining:
@@ -225,9 +221,7 @@ def target_prompt(parts: Parts, where: str) -> Prompt:
 
 
 def answers_prompt(parts: Parts, where: str) -> Prompt:
-    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the
-    answers.
-    """
+    """Return the instruction, the answers before, amid or after noise, and the target, a part of the answers."""
     before, after = _split_noise(parts.remaining(parts.instruction, parts.answers, parts.target), where)
     examples = (*parts.instruction, *parts.noise(before), *parts.answers, *parts.noise(after), *parts.target)
     return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)
@@ -243,9 +237,7 @@ def duplicate_prompt(length: int, position: int | None) -> Prompt:
 
 
 def positions(length: int, count: int) -> list[int]:
-    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in
-    short prompts.
-    """
+    """Return `count` evenly spaced positions of a duplicate, with the first and the last; fewer in short prompts."""
     return sorted({round(n * (length - 2) / (count - 1)) for n in range(count)})
 
 

@@ -1,4 +1,4 @@
-"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, because the tokenizer is not known. Imports no torch."""
+"""Retrieval tasks as tasks of lm-evaluation-harness. Lengths count words, as the tokenizer is unknown. No torch."""
 
 import itertools
 import re

@@ -79,9 +79,7 @@ def encoder(pretrained: Pretrained) -> tuple[Encode, list[int]]:
 
 
 def chat_of(pretrained: Pretrained) -> Chat:
-    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` if it has none, or if it cannot be
-    used.
-    """
+    """Return the format of a chat by the tokenizer's template. Raises `ConfigError` without one that can be used."""
     if not getattr(pretrained.tokenizer, "chat_template", None):
         raise ConfigError(
             f"{pretrained.folder}: its tokenizer has no chat template; omit --chat, or name a model that was trained "

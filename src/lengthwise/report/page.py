@@ -42,9 +42,7 @@ class ReportError(ValueError):
 
 
 def render(findings: Findings, ties: Ties = "average") -> str:
-    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see
-    `ranking`.
-    """
+    """Return the HTML, the same bytes for the same findings. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     tasks = [task_data(task, number, looks) | {"id": ids[number]} for number, task in enumerate(findings.tasks)]
@@ -259,9 +257,7 @@ def _json(data: Any) -> str:
 
 
 def packed(data: Any) -> str:
-    """Return a script element with JSON. Long JSON is compressed, because the charts of a large study have megabytes of
-    it.
-    """
+    """Return a script element with JSON. Long JSON is compressed: the charts of a large study have megabytes."""
     text = _json(data)
     if len(text) < COMPRESSED:
         return f'<script type="application/json">{text}</script>'

@@ -31,9 +31,7 @@ class Picture:
 
 
 def require_format(name: str) -> str:
-    """Return the name of a format. Raises `ConfigError` for an unknown one, and if the library that draws
-    is missing.
-    """
+    """Return the name of a format. Raises `ConfigError` for an unknown one, or if the drawing library is missing."""
     if name not in FORMATS:
         raise ConfigError(f"there is no format {name!r}{near_miss(name, FORMATS)}; available: {', '.join(FORMATS)}")
     if importlib.util.find_spec("vl_convert") is None:
@@ -42,9 +40,7 @@ def require_format(name: str) -> str:
 
 
 def pictures(findings: Findings) -> list[Picture]:
-    """Return all charts of the page in its order: for each task the heat map, the scores, the training and
-    the probes.
-    """
+    """Return all charts of the page: for each task the heat map, the scores, the training and the probes."""
     looks = palette.looks(findings.labels)
     ids = section_ids([task.title for task in findings.tasks])
     maps = {item["number"]: item["chart"] for item in overview(findings.tasks)}

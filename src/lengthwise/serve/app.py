@@ -139,9 +139,7 @@ def _keys(request: Request) -> list[str]:
 
 
 def _page(request: Request, template: str, chosen: Sequence[str], status: int = 200, **data: Any) -> Response:
-    """Render a page. A browser that has the same one already gets an empty answer, because it asks every
-    two seconds.
-    """
+    """Render a page. A browser that has it already gets an empty answer, because it asks every two seconds."""
     text = (
         _templates()
         .get_template(template)

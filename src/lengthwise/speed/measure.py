@@ -48,9 +48,7 @@ class Benchmark:
         return FileAnswer(measurement=MEASUREMENTS["speed"], subject=subject, question=question, origin=origin)
 
     def rows(self, finished_rows: Sequence[Row], show: Show = lambda text, done, total: None) -> Iterator[list[Row]]:
-        """Measure the rows that are missing. Yield rows that belong together: those of a round only when it is
-        finished.
-        """
+        """Measure the missing rows. Yield those that belong together: those of a round once it is finished."""
         o, finished_rows = self.options, list(finished_rows)
         steps = (MEMORY_STEPS if o.memory else 0) + 1 + o.warmup + o.rounds  # of each encoding at each length
         self._show, self._done, self._total = show, 0, steps * len(self.plans) * len(o.lengths)

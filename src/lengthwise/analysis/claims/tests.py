@@ -279,8 +279,7 @@ class Learns(Test):
 
 
 def compared(ours: Mapping[int, float], theirs: Mapping[int, float], better: str) -> tuple[Comparison, Interval]:
-    """Compare two encodings over common seeds. Return the comparison, and the difference ours − theirs with its
-    interval."""
+    """Compare two encodings over common seeds. Return the comparison, and the difference ours − theirs."""
     (comparison,) = compare_all({"ours": ours, "theirs": theirs}, better)
     difference = comparison.difference
     if comparison.first == "ours":
@@ -289,8 +288,7 @@ def compared(ours: Mapping[int, float], theirs: Mapping[int, float], better: str
 
 
 def loss_outcome(scores: Scores, if_small: Verdict, if_large: Verdict) -> Outcome:
-    """Compare what an encoding loses from the training length to a longer one with the report's limit for a small
-    loss."""
+    """Compare what an encoding loses at a longer length with the report's limit for a small loss."""
     task = scores.task
     before = Scores(task, scores.series, task.reference_length)
     sign = 1 if task.metric.better == "lower" else -1

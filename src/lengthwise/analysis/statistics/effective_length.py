@@ -38,16 +38,12 @@ class EffectiveLength:
 
     @property
     def text(self) -> str:
-        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Lengths between tested ones are
-        rounded down.
-        """
+        """Return the effective length as text: `181`, `< 64` or `≥ 512`. Interpolated lengths are rounded down."""
         return self.length_text(self.value)
 
     @property
     def interval_text(self) -> str:
-        """Return the interval as text, such as `120 … ≥ 512`, or one length if both ends are the same; ""
-        without one.
-        """
+        """Return the interval as text: `120 … ≥ 512`, one length if both ends are the same, or "" without one."""
         ends = (self.low, self.high)
         return "" if math.isnan(self.low) else " … ".join(dict.fromkeys(map(self.length_text, ends)))
 

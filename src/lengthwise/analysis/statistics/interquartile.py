@@ -1,4 +1,6 @@
-"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021, arXiv:2108.13264).
+"""The interquartile mean of scores over tasks and seeds, with a stratified bootstrap (Agarwal et al. 2021).
+
+Source: arXiv:2108.13264.
 
 It is the mean of the middle half of all scores. Unlike the mean, it does not depend on how bad the worst quarter is,
 and unlike the median it uses more than one score. rliable, the authors' library, takes the percentiles of the
@@ -27,9 +29,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def middle_weights(count: int) -> list[float]:
-    """Return the weight of each of `count` sorted values in the interquartile mean: how much of it lies in the middle
-    half.
-    """
+    """Return the weights of sorted values in the interquartile mean: how much of each lies in the middle half."""
     low, high = count / 4, 3 * count / 4
     return [max(0.0, min(place + 1, high) - max(place, low)) / (high - low) for place in range(count)]
 

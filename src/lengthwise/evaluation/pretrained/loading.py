@@ -228,9 +228,7 @@ def import_transformers() -> Any:
 
 
 def causal_architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
-    """Return the name of the model's class. It must be the class that transformers uses for a causal model of this
-    type.
-    """
+    """Return the name of the model's class, which must be transformers' causal model of this type."""
     model_type = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     declared = settings.get("architectures") or []

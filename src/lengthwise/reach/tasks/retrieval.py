@@ -30,7 +30,7 @@ def keys(random: Random, depth: float) -> Needles:
 
 
 def values(random: Random, depth: float) -> Needles:
-    """The text contains four sentences "A number of NAME is N." about one name, whose numbers are asked for in order."""
+    """The text contains four sentences "A number of NAME is N." about one name. The answer is all numbers in order."""
     (key,), values = names(random, 1), [number(random) for _ in range(SENTENCES)]
     places = sorted(random.random() for _ in values)
     sentences = [(place, f"A number of {key} is {value}.") for place, value in zip(places, values, strict=True)]
@@ -52,6 +52,6 @@ def variables(random: Random, depth: float) -> Needles:
 
 
 def copying(random: Random, depth: float) -> Needles:
-    """The text contains a passage of twelve invented words. Its first four are the question, and the others the answer."""
+    """The text contains a passage of twelve invented words. The question is its first four, the answer the others."""
     words = names(random, WORDS)
     return Needles([(depth, " ".join(words))], " ".join(words[:SHOWN]), " ".join(words[SHOWN:]))

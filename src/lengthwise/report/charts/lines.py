@@ -37,9 +37,7 @@ class Line:
         return [i.mean for i in self.scores if i is not None and math.isfinite(i.mean)]
 
     def rows(self, at: Sequence[float]) -> list[Row]:
-        """Return a row for each column. A score that is missing or not finite is null, which interrupts the
-        line there.
-        """
+        """Return a row for each column. A score that is missing or not finite is null, which interrupts the line."""
         counts = [self.counts] * len(at) if isinstance(self.counts, str) else self.counts
         rows = []
         for x, score, n in zip(at, self.scores, counts, strict=True):
