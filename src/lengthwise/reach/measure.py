@@ -105,7 +105,8 @@ class MeasuredModel:
         options = self.options
         tasks = [task for task in options.tasks if task != FUNCTIONS]
         for length in options.lengths if tasks else ():
-            yield "length", length, [_without_none(task=t, depth=d) for t in tasks for d in options.depths_of(t)]
+            depths = [(task, depth) for task in tasks for depth in options.depths_of(task)]
+            yield "length", length, [{"task": t} if d is None else {"task": t, "depth": d} for t, d in depths]
         for shots in options.shots if self.functions else ():
             pairs = [(choice.label, kind) for choice in self.functions for kind in options.prompts]
             yield "shots", shots, [{"task": FUNCTIONS, "function": label, "prompts": kind} for label, kind in pairs]
@@ -304,10 +305,6 @@ def answer_of(name: str, model: MeasuredModel, device: str, threads: int) -> Fil
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in KEYS)
-
-
-def _without_none(**cells: Any) -> dict[str, Any]:
-    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def bin_starts(length: int) -> list[int]:

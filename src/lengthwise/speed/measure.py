@@ -160,7 +160,7 @@ class _Length:
             return []
         # Outside of the handler, whose traceback would keep the tensors.
         if (subject := self.subjects.get(label)) is not None:
-            subject.release()
+            subject.optimizer.zero_grad(set_to_none=True)  # gradients of the failed step
         reason_rows = self._record_reason(label, reason)
         if torch.device(self.options.device).type == "cuda":
             torch.cuda.empty_cache()

@@ -10,8 +10,6 @@ from lengthwise.analysis.numbers import figure
 from lengthwise.report.charts.chart import Chart, Columns, Range, Row, short
 from lengthwise.report.palette import Look
 
-__all__ = ["Chart", "Columns", "Line", "Range", "even_columns", "line_chart", "zero_to"]
-
 LABEL_DISTANCE = 14  # pixels between the labels at the ends of two lines
 HEIGHT = 240  # pixels
 PADDING = 24  # pixels left and right of columns
