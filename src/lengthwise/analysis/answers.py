@@ -101,14 +101,14 @@ def summarize(
     if how == "median":
         return [_over_rounds(series.runs[0], y, by, where) for series in summary.series]
     bounds, share = summary.bounds(column), summary.is_share(column)
-    found = []
+    of_all_series = []
     for series in summary.series:
         of_key: dict[Key, list[Estimate]] = defaultdict(list)
         for run in series.runs[:1] if first_seed else series.runs:
             for key, estimate in _estimates(run, column, by, where, how).items():
                 of_key[key].append(estimate)
-        found.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
-    return found
+        of_all_series.append({key: interval_of(own, bounds, share=share) for key, own in of_key.items()})
+    return of_all_series
 
 
 def _over_rounds(run: Table, y: str, by: Sequence[str], where: Mapping[str, Any]) -> dict[Key, Interval]:

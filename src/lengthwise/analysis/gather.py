@@ -126,7 +126,7 @@ def from_rows(
                     panel = panels[identity] = alike[rest_identity][identity] = _Panel(
                         run, flat(shared | {"question": question}), canonical(question)
                     )
-                panel.add(run, {asked["length"]: scores.get((run.key, text(asked))) for asked in lengths})
+                panel.add(run, {one["length"]: scores.get((run.key, text(one))) for one in lengths})
     if len(studies) == 1:
         panels = dict(enumerate(_with_chosen_rates(panels.values())))
     task_titles = titles(

@@ -119,31 +119,31 @@ def evaluate(
     counts = {length: num_examples(task, config, length) for length in forward_lengths}
     if decode:
         division = dataclasses.replace(division, batch_tokens=division.batch_tokens * DECODING_FACTOR)
-    work = _Work(model, task, counts, division, Reporter(on_progress), should_stop)
+    passes = _ForwardPasses(model, task, counts, division, Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), reproducible(work.device):
+        with torch.no_grad(), reproducible(passes.device):
             begin, scores = time.perf_counter(), []
             for length in forward_lengths:
                 with naming_what_needs_memory(f"length {length:,} {task.unit}"):
                     examples = task.examples(config.seed, counts[length], length, "test")
-                    work.set_count(length, len(examples))
+                    passes.set_count(length, len(examples))
                     results: dict[int, tuple[Tensor, dict[str, Any]]]
                     if decode:
-                        results = {length: work.score_answers(decodable(task, scheme), examples, length, scheme)}
+                        results = {length: passes.score_answers(decodable(task, scheme), examples, length, scheme)}
                     else:
                         # Drawn for all examples together, so that they do not depend on the batch size.
                         g = generator(config.seed, "layout", length)
-                        values = work.score_logits(
+                        values = passes.score_logits(
                             examples, scheme.positions(examples.inputs, None, g, training=False), length
                         )
                         if isinstance(task, PrefixTask):
                             scored_lengths = lengths if task.prefixes_are_examples() else [length]
                             results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
                         else:
-                            results = {length: (values, work.details())}
-                    curves = baseline_scores(task, examples, list(results), work.check_stop)
+                            results = {length: (values, passes.details())}
+                    curves = baseline_scores(task, examples, list(results), passes.check_stop)
                     seconds, begin = time.perf_counter() - begin, time.perf_counter()
                     for scored_length, (values, details) in results.items():
                         question = evaluation_question(task, config, scored_length, shift)
@@ -222,7 +222,7 @@ class PositionMeans:
         ]
 
 
-class _Work:
+class _ForwardPasses:
     """The forward passes of an evaluation: their batches, the scores, progress reports, and requests to stop."""
 
     def __init__(

@@ -17,6 +17,6 @@ def curves(task: TaskFindings, series: Series) -> tuple[tuple[int, ...], tuple[C
     return lengths, tuple(tuple(scores) for _, scores in sorted(series.by_seed(lengths).items()))
 
 
-def relative(found: Sequence[Curve], place: int) -> tuple[Curve, ...]:
+def relative(seed_curves: Sequence[Curve], place: int) -> tuple[Curve, ...]:
     """Return the curves minus each seed's own score at one length."""
-    return tuple(tuple(difference(score, curve[place]) for score in curve) for curve in found)
+    return tuple(tuple(difference(score, curve[place]) for score in curve) for curve in seed_curves)

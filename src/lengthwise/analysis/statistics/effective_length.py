@@ -65,8 +65,8 @@ def effective_length(
         return None
     by_length = zip(*curves, strict=True)
     scores = [interval_of(seeds, metric.limits, share=metric.share) for seeds in by_length]
-    found = longest_passing(lengths, scores, threshold, metric.better)
-    return found if len(curves) > 1 else replace(found, low=math.nan, high=math.nan)
+    longest = longest_passing(lengths, scores, threshold, metric.better)
+    return longest if len(curves) > 1 else replace(longest, low=math.nan, high=math.nan)
 
 
 def longest_passing(
