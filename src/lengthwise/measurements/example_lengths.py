@@ -34,7 +34,7 @@ class ExampleLengthsOptions(Options):
 
 
 class ExampleLengths(Measurement):
-    """The number of examples of each length, without a model. It has its own command, `lengthwise lengths KEY`."""
+    """The number of training and test examples of each length. Counted by `lengthwise lengths KEY`, without models."""
 
     name = "lengths"
     Options = ExampleLengthsOptions
