@@ -47,7 +47,7 @@ class Asked:
     def one_by_one(self) -> float:
         begin = time.process_time()
         few = EvaluationConfig(lengths=self.config.lengths, examples=FEW)
-        evaluate(self.model, self.task, few, train_length=20, decode=True, division=Division(1))
+        evaluate(self.model, self.task, few, decode=True, division=Division(1))
         return (time.process_time() - begin) / FEW
 
     def uncached(self) -> float:
@@ -59,7 +59,7 @@ class Asked:
 
     def _evaluate(self, decode: bool) -> float:
         begin = time.process_time()
-        evaluate(self.model, self.task, self.config, train_length=20, decode=decode)
+        evaluate(self.model, self.task, self.config, decode=decode)
         return (time.process_time() - begin) / self.config.examples
 
 

@@ -191,7 +191,7 @@ def beside(score: Score) -> dict[str, float]:
 def test_text_is_scored_on_the_models_own_bytes(folder: Path) -> None:
     task = Text(path=str(folder), chunk=256)
     config = EvaluationConfig(lengths=(1, 32, 256), tokens=1500)
-    scores = evaluate(Uniform(), task, config, train_length=32)
+    scores = evaluate(Uniform(), task, config)
     train, _ = task.data.corpus.split(0.1)
     model = NgramModel(as_bytes(b"".join(train)), [len(d) for d in train])
     for score in scores:
@@ -219,20 +219,17 @@ def test_a_text_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     Text(path=str(folder)).baselines()
     assert counted == [], "asking which baselines there are counts nothing yet"
     scores = [
-        evaluate(Uniform(), Text(path=str(folder), chunk=64), EvaluationConfig(lengths=(16, 64)), train_length=16)
-        for _ in range(2)
+        evaluate(Uniform(), Text(path=str(folder), chunk=64), EvaluationConfig(lengths=(16, 64))) for _ in range(2)
     ]
     assert len(counted) == 1
     assert [beside(s) for s in scores[0]] == [beside(s) for s in scores[1]]
-    evaluate(Uniform(), Text(path=str(folder), validation=0.3), EvaluationConfig(lengths=(16,)), train_length=16)
+    evaluate(Uniform(), Text(path=str(folder), validation=0.3), EvaluationConfig(lengths=(16,)))
     assert len(counted) == 2, "another part of the text is for training"
 
 
 def test_on_random_bytes_nothing_beats_uniform(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(np.random.default_rng(0).bytes(60_000))
-    (score,) = evaluate(
-        Uniform(), Text(path=str(tmp_path / "noise")), EvaluationConfig(lengths=(64,), tokens=4096), train_length=64
-    )
+    (score,) = evaluate(Uniform(), Text(path=str(tmp_path / "noise")), EvaluationConfig(lengths=(64,), tokens=4096))
     found = beside(score)
     assert found["uniform"] == pytest.approx(math.log(256), rel=1e-5)
     assert min(found.values()) == found["uniform"]

@@ -37,7 +37,7 @@ class Constant:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     def use(clock: Any) -> None:
-        monkeypatch.setattr(measure, "clock_for", lambda device, threads: clock)
+        monkeypatch.setattr(measure, "Clock", lambda device, threads: clock)
 
     use(Constant())
     return use

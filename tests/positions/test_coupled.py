@@ -178,7 +178,7 @@ def test_evaluation_by_decoding_scores_what_one_forward_pass_scores():
         model.lm_head.weight.zero_()
     config = EvaluationConfig(lengths=(2,), examples=20)
     scores = [
-        evaluate(model, task, config, train_length=2, positions=run.training.positions, decode=decode)[0].mean
+        evaluate(model, task, config, positions=run.training.positions, decode=decode)[0].mean
         for decode in (True, False)
     ]
     assert scores == [0, 0]

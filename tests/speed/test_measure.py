@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError
 from lengthwise.measurements.speed import Speed, SpeedOptions
 from lengthwise.measurements.table import Row, Table
 from lengthwise.speed import measure, memory
-from lengthwise.speed.clocks import CPUTime, WallTime, clock_for
+from lengthwise.speed.clock import Clock
 from lengthwise.speed.measure import Benchmark
 from lengthwise.speed.memory import NoMemory, measure_memory
 from lengthwise.speed.model import EncodingPlan, Subject, encoding_plans, order
@@ -258,11 +258,11 @@ def test_where_the_results_come_from() -> None:
 
 def test_clocks() -> None:
     cpu = torch.device("cpu")
-    assert isinstance(clock_for(cpu, 1), CPUTime)
-    assert isinstance(clock_for(cpu, 2), WallTime)
+    assert Clock(cpu, 1).name == "CPU time"
+    assert Clock(cpu, 2).name == "wall time"
     for threads in (1, 2):
         done: list[int] = []
-        assert clock_for(cpu, threads).seconds(lambda done=done: done.extend(range(100_000))) > 0
+        assert Clock(cpu, threads).seconds(lambda done=done: done.extend(range(100_000))) > 0
         assert len(done) == 100_000
 
 

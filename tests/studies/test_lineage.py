@@ -74,7 +74,7 @@ def test_without_steps_the_parents_weights_are_evaluated_with_another_encoding(t
     child = children[0]
     model, task = build(child)
     model.load_state_dict(weights(tmp_path, child.parent))  # type: ignore[arg-type]
-    expected = evaluate(model, task, EVALUATION, train_length=4)
+    expected = evaluate(model, task, EVALUATION)
     with open_store(tmp_path) as store:
         row = store.run(child.key)
         assert row.parent == child.parent.key  # type: ignore[union-attr]

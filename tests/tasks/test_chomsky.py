@@ -403,8 +403,8 @@ def test_an_evaluation_stores_exact_matches_beside_the_accuracy():
     )
     model, task = build(run)
     config = EvaluationConfig(lengths=(2, 5), examples=60)
-    one_pass = evaluate(model, task, config, train_length=4)
-    decoded = evaluate(model, task, config, train_length=4, decode=True)
+    one_pass = evaluate(model, task, config)
+    decoded = evaluate(model, task, config, decode=True)
     for score, generated in zip(one_pass, decoded, strict=True):
         assert score.metric == "token accuracy"
         assert score.details["order"] == ["exact match"]

@@ -260,7 +260,7 @@ def test_the_whole_pipeline_in_seconds(path: str, tmp_path: Path) -> None:
     for run in study.runs:
         trained = train(run, tmp_path / "runs" / run.key)
     task = trained.task
-    scores = evaluate(trained.model, task, EvaluationConfig(lengths=(12, 40), examples=4), train_length=16)
+    scores = evaluate(trained.model, task, EvaluationConfig(lengths=(12, 40), examples=4))
     assert [score.n for score in scores] == [3, 3]
     for score in scores:
         assert score.metric == "F1"
@@ -305,6 +305,6 @@ def test_a_model_learns_to_answer(dataset: str, tmp_path: Path) -> None:
         seed=0,
     )
     trained = train(run, tmp_path / "run")
-    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(96,), examples=60), train_length=96)
+    (score,) = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(96,), examples=60))
     chance = score.details["baselines"][0]["score"]
     assert score.mean > chance + 0.3

@@ -288,6 +288,6 @@ def test_a_model_memorizes_and_forgets_in_longer_texts(tmp_path: Path) -> None:
         seed=0,
     )
     trained = train(run, tmp_path / "run")
-    one, all_ = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(1, 100)), train_length=1)
+    one, all_ = evaluate(trained.model, trained.task, EvaluationConfig(lengths=(1, 100)))
     assert one.mean > 0.95
     assert all_.mean < one.mean - 0.2

@@ -191,7 +191,7 @@ def test_a_model_trains_on_tokens(tmp_path: Path) -> None:
     for _ in range(29):
         trainer.step()
     assert trainer.loss() < first
-    scores = evaluate(built, text, EvaluationConfig(lengths=(8, 16), tokens=200), train_length=8)
+    scores = evaluate(built, text, EvaluationConfig(lengths=(8, 16), tokens=200))
     assert [score.length for score in scores] == [8, 16]
     assert all(math.isfinite(score.mean) for score in scores)
 

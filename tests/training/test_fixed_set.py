@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from lengthwise.analysis.training_set import training_set
+from lengthwise.analysis.protocol import training_set
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE
 from lengthwise.measurements.example_lengths import ExampleLengthsOptions, length_rows

@@ -87,7 +87,7 @@ def stop_after(steps):
 def test_stopping_anywhere_changes_no_bit(run, tmp_path):
     whole = train(run, tmp_path / "whole")
     config = EvaluationConfig(lengths=(5, 9), examples=16)
-    asked = {"config": config, "train_length": 5, "positions": run.training.positions}
+    asked = {"config": config, "positions": run.training.positions}
     scores = [s.mean for s in evaluate(whole.model, whole.task, **asked)]
     for pattern in ([1] * 11, [5, 4], [11]):
         folder = tmp_path / str(pattern)

@@ -90,9 +90,7 @@ def greedy_decode(
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
-    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without
-    padding).
-    """
+    """Return right-aligned prompts, and document IDs that mark the padding (None without padding)."""
     sizes = batch.scored.int().argmax(1) + 1
     longest = int(sizes.max())
     if bool((sizes == longest).all()):

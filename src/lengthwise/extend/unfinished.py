@@ -33,7 +33,7 @@ from lengthwise.reach.loading import encoder, load_folder
 from lengthwise.reach.measure import MeasuredModel, answer_of
 from lengthwise.reach.program_flags import program_flags
 from lengthwise.reach.text import Text
-from lengthwise.report.answer_page import content
+from lengthwise.report.pictures import content
 from lengthwise.training.memory import PeakMemory
 
 ANSWER, PAGE = "retention.jsonl", "retention.html"

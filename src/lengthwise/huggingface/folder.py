@@ -56,9 +56,7 @@ class ModelFolder:
     def length(self) -> int | None:
         """The number of positions that the model is meant for; None if its settings have no limit."""
         trained = getattr(self.config, "seq_length", None)  # BLOOM has no limit, and states the length of its training
-        return max_positions_of(self.path, self.config) or (
-            trained if isinstance(trained, int) and trained > 0 else None
-        )
+        return max_positions_of(self.config) or (trained if isinstance(trained, int) and trained > 0 else None)
 
     @cached_property
     def uses_cache(self) -> bool:

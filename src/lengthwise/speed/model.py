@@ -122,10 +122,6 @@ class Subject:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def release(self) -> None:
-        """Drop the gradients, which an interrupted or failed step may have left."""
-        self.optimizer.zero_grad(set_to_none=True)
-
     def _autocast(self) -> AbstractContextManager[Any]:
         if self._dtype == "float32":
             return nullcontext()

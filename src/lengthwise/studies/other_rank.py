@@ -90,7 +90,6 @@ def _take_part(message: dict[str, Any], spec: Spec, launch: Launch, parent: Pare
             trained.model,
             shifted(run.task, shift).build() if shift else trained.task,
             config,
-            train_length=run.training.train_length,
             positions=run.training.positions,
             shift=shift,
             division=Division(ranks=ranks),

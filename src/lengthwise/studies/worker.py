@@ -181,7 +181,6 @@ class Worker:
                 trained.model,
                 task,
                 config,
-                train_length=run.training.train_length,
                 positions=run.training.positions,
                 shift=shift,
                 division=division,
