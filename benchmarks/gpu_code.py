@@ -36,11 +36,12 @@ from lengthwise.native import gpu_segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "table", "pieces", "table pieces", "many", "rows", "rows values", "sink", "prefix")
+FORMS = ("none", "short table", "table", "pieces", "table pieces", "many", "rows", "rows values", "sink", "prefix")
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
     "prefix": ["CLEAN", "GENERAL"],
+    "short table": ["CLEAN", "FAR", "GENERAL"],
     "table": ["CLEAN", "FAR", "GENERAL"],
     "rows": ["CLEAN", "FAR", "GENERAL"],
     "rows values": ["CLEAN", "FAR", "GENERAL"],
@@ -62,7 +63,8 @@ NAMES = {
     torch.int64: "i64",
     torch.uint8: "u8",
 }
-NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns")  # kernels without products of matrices
+# Kernels without products of matrices.
+NO_PRODUCTS = ("inner_products", "classify_tiles", "sort_tiles", "sum_columns", "find_steps")
 
 
 class Compiled:
@@ -123,8 +125,8 @@ class Compiled:
     def report(self, form: str) -> dict[str, Any]:
         loops = self.loops()
         kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
-        if self.name == "distance_gradients" and form == "table":
-            kinds = ["CLEAN", "GENERAL"]  # query_gradients handles FAR tiles
+        if self.name == "distance_gradients" and form in ("short table", "table"):
+            kinds = ["CLEAN", "GENERAL"]  # the gradient of the last entry is what the others leave
         if self.name == "weights_by_distance":
             kinds = ["CLEAN", "GENERAL"]  # with a causal mask
         if len(loops) != len(kinds):
@@ -221,7 +223,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
     tensors: dict[str, Any] = {}
     if "table" in form:
-        tensors["table"] = torch.zeros(2, tokens)
+        tensors["table"] = torch.zeros(2, 32 if "short" in form else tokens)
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
         lines = torch.zeros(2, s), torch.zeros(2, s)
@@ -269,11 +271,12 @@ def small_kernels(batch: int, tokens: int = 128) -> Iterator[Compiled]:
             (tokens, arguments(tokens, 100, positions=False, documents=position)),
         ):
             tiles.by_keys(tiles.Case(case, queries, tokens, cpu), 64, 32)
-            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32, (64, 32))
-        for columns, ends in ((1, True), (40, True), (40, False)):
-            sums = torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64)
+            tiles.by_distance(tiles.Case(case, queries, tokens, cpu), 32)
+        for first, columns in ((0, 128), (-127, 255)):
+            tiles.steps(torch.zeros(2, columns), first, 2)
+        for columns in (1, 40):
             distances._sum_columns(
-                sums, torch.zeros(4, batch, 2, tokens) if ends else None, -3, torch.zeros(2, columns), 2
+                torch.zeros(batch * 2, 5, 2, 32, dtype=torch.float64), -3, torch.zeros(2, columns), 2
             )
         for settings in ({}, {"hidden_layers": 0}, {"width": 64, "final_activation": True}):
             fire = FIRE(num_heads=2, **settings)  # type: ignore[arg-type]
@@ -293,7 +296,7 @@ def main() -> None:
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
     parser.add_argument(
-        "--forms", default="none,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
+        "--forms", default="none,short table,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
     )
     args = parser.parse_args()
     if reason := gpu.unsupported_reason():

@@ -27,7 +27,8 @@ WIDE = torch.float64
 
 @dataclass
 class Case:
-    """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one
+    """kind: words out of none, table, short (ends before the distances do, both ways), line (a table that is a straight
+    line on each side of distance 0, as ALiBi's), bent (the same with one entry beside the line), pieces, many (pieces), one
     (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
     values (vectors of the distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
 
@@ -80,6 +81,13 @@ class Case:
             found |= {"table": torch.randn(h, n), "table_first": 0}
         if "short" in kind:
             found |= {"table": torch.randn(h, 9), "table_first": -3}
+        if {"line", "bent"} & set(kind):
+            first = 0 if self.causal else 1 - n
+            distance = torch.arange(first, n, dtype=WIDE)
+            slopes = torch.where(distance < 0, 0.7, -0.3) * 2.0 ** -torch.arange(h, dtype=WIDE)[:, None]
+            table = 0.5 + slopes * distance
+            table[-1, n // 2 - first] += 0.01 * ("bent" in kind)
+            found |= {"table": table, "table_first": first}
         if {"pieces", "many", "one"} & set(kind):
             s = 1 if "one" in kind else 200 if "many" in kind else self.pieces
             distance_feature = torch.rand(n) if "crooked" in kind else torch.log1p(self.c * torch.arange(n))
