@@ -7,6 +7,9 @@ For each kernel and form, and each loop over tiles: instructions per pair of que
 memory. ptxas and nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are
 compiled instead of executed.
 
+From the instructions of each loop, and from the share of tiles that go through it, it predicts how many instructions a
+forward and a backward pass takes with some encodings, relative to none. That is not a time.
+
 The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in
 half precision uses no tensor cores, if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows,
 or if a loop with branches is pipelined (see `_stages` in visits.py).
@@ -14,6 +17,7 @@ or if a loop with branches is pipelined (see `_stages` in visits.py).
 
 import argparse
 import collections
+import math
 import re
 import subprocess
 import tempfile
@@ -36,17 +40,40 @@ from lengthwise.native import gpu_segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-FORMS = ("none", "short table", "table", "pieces", "table pieces", "many", "rows", "rows values", "sink", "prefix")
+FORMS = (
+    "none",
+    "short table",
+    "table",
+    "fixed table",
+    "pieces",
+    "table pieces",
+    "many",
+    "rows",
+    "rows values",
+    "sink",
+    "prefix",
+)
 KINDS = {
     "none": ["CLEAN", "GENERAL"],
     "sink": ["CLEAN", "GENERAL"],
     "prefix": ["CLEAN", "GENERAL"],
     "short table": ["CLEAN", "FAR", "GENERAL"],
     "table": ["CLEAN", "FAR", "GENERAL"],
+    "fixed table": ["CLEAN", "FAR", "GENERAL"],
     "rows": ["CLEAN", "FAR", "GENERAL"],
     "rows values": ["CLEAN", "FAR", "GENERAL"],
 }
 MAIN = ("CLEAN", "FAR")
+TOKENS = 8192  # of the predicted times
+# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted as
+# if none had a knot.
+ENCODINGS = {
+    "NoPE": ("none", TOKENS),
+    "T5": ("short table", 128),
+    "ALiBi": ("fixed table", 0),
+    "KERPLE": ("table", TOKENS),
+    "FIRE": ("pieces", TOKENS),
+}
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
@@ -169,6 +196,40 @@ def pipelined_branches(ttgir: str) -> int:
     return count
 
 
+def instructions(kernels: dict[str, Any], far: int) -> float:
+    """Return the instructions of all kernels for each visible pair of TOKENS tokens, causal.
+
+    far: the distance from which on tiles are FAR. Loops with branches count every branch.
+    """
+    total = 0.0
+    for name, found in kernels.items():
+        size_q, size_k = found["tile"]
+        i, j = torch.arange(0, TOKENS, size_q)[:, None], torch.arange(0, TOKENS, size_k)
+        visible, nearest = j < i + size_q, i - j - (size_k - 1)
+        is_far = nearest >= far
+        if name == "distance_gradients":
+            visible, is_far = visible & ~is_far, is_far & False
+        tiles_of = {"GENERAL": nearest < 0, "FAR": is_far, "CLEAN": (nearest >= 0) & ~is_far}
+        for kind, chosen in tiles_of.items():
+            if count := int((visible & chosen).sum()):
+                total += count * size_q * size_k * found["loops"][kind]["instructions a pair"]
+    return total / (TOKENS**2 / 2)
+
+
+def predicted(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how many instructions each encoding takes relative to none, for all dtypes and dims with its form."""
+    rows = []
+    for name, forms in results.items():
+        base = instructions(forms["none"], TOKENS) if isinstance(forms, dict) and "none" in forms else math.nan
+        for encoding, (form, far) in ENCODINGS.items():
+            if isinstance(forms, dict) and form in forms and not math.isnan(base):
+                count = instructions(forms[form], far)
+                rows.append(
+                    {"of": name, "encoding": encoding, "a pair": round(count, 1), "ratio": round(count / base, 2)}
+                )
+    return rows
+
+
 def problems(found: dict[str, Any], kernel: str, form: str, dim: int, dtype: torch.dtype) -> list[str]:
     """What a report must not say: one line each. Loops with rows for every query may spill."""
     half, said = dtype != torch.float32, []
@@ -238,7 +299,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
     if "prefix" in form:
         tensors["prefix_sum"] = torch.zeros(1, 2, tokens, dtype=torch.float64)
     arguments = Arguments(**tensors, rows_first=-16, value_vectors_first=-16, scale=dim**-0.5)
-    needs = frozenset(LEARNED).intersection(tensors)
+    needs = frozenset() if "fixed" in form else frozenset(LEARNED).intersection(tensors)
 
     def action() -> None:
         out, lse = gpu.forward(q, k, v, arguments)
@@ -296,7 +357,9 @@ def main() -> None:
     parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
     parser.add_argument(
-        "--forms", default="none,short table,table,pieces,rows,rows values,sink,prefix", help="of " + ", ".join(FORMS)
+        "--forms",
+        default="none,short table,table,fixed table,pieces,rows,rows values,sink,prefix",
+        help="of " + ", ".join(FORMS),
     )
     args = parser.parse_args()
     if reason := gpu.unsupported_reason():
@@ -322,7 +385,7 @@ def main() -> None:
                         f"{found['shared memory'] / 1024:6.0f} KiB  {loops}",
                         flush=True,
                     )
-    save("gpu_code", results | {"problems": wrong})
+    save("gpu_code", results | {"problems": wrong, "predicted instructions": predicted(results)})
     if wrong:
         raise SystemExit("\n".join(wrong))
 

@@ -186,7 +186,7 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     device = {"device": "cuda", "dtype": dtype}
     kinds = ("none", "table", "short", "pieces", "pieces short", "many", "crooked pieces", "rows", "wide rows shared")
     kinds += ("prefix", "prefix sink", "prefix table", "prefix shared", "rows values", "wide rows values shared")
-    kinds += ("short rows values", "prefix pieces rows values", "later rows values")
+    kinds += ("short rows values", "prefix pieces rows values", "later rows values", "line", "bent", "line prefix")
     found = [Case(kind, batch=2, heads=(4, 2), queries=300, keys=515, dim=64, level=100.0, **device) for kind in kinds]
     found += [Case("pieces table", queries=130, keys=200, dim=dim, **device) for dim in (1, 16, 40, 128, 200, 256)]
     found += [Case("short", queries=n, keys=m, dim=64, **device) for n, m in ((1, 1), (1, 3000), (5, 700), (257, 257))]
@@ -202,7 +202,7 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
     ]
     found += [
         Case(kind, queries=515, keys=515, dim=64, causal=False, **device)
-        for kind in ("none", "short", "prefix", "rows values")
+        for kind in ("none", "short", "line", "prefix", "rows values")
     ]
     ids = torch.tensor([[0] * 200 + [1] * 250 + [2] * 65, [-1] * 130 + [0] * 385])
     gaps = torch.randint(0, 4, (2, 515), generator=torch.Generator().manual_seed(0)).cumsum(1)

@@ -92,6 +92,22 @@ def test_straight_tables(case):
     assert steps.isfinite().tolist() == straight
 
 
+@pytest.mark.parametrize(
+    "case", [
+        Case("short"), Case("short shared sink", heads=(2, 1)), Case("short", queries=8, keys=70, window=13),
+        slow(Case("short sink", batch=2, causal=False)), Case("short", queries=8, keys=70, window=5),
+        slow(Case("short", batch=2, documents=[[0] * 17 + [1] * 18, [-1] * 9 + [0] * 26])),
+    ], ids=lambda case: f"{case.kind}, {case.window}",
+)  # fmt: skip
+def test_the_last_gradient_is_what_the_others_leave(case):
+    """With the gradients of sinks, those of a table sum to 0. An entry that no pair has, has a gradient of exactly 0."""
+    require_equal(case)
+    gradients = dict(zip(case.names, case.ours(), strict=True))
+    total = gradients["dtable"].double().sum() + gradients.get("dsink", torch.zeros(1)).double().sum()
+    assert total.abs() < 1e-5 * gradients["dtable"].abs().max()
+    assert (gradients["dtable"][:, -1] == 0).all() == (case.window == 5)
+
+
 DOCUMENTS_OF_VALUES = {"batch": 2, "documents": [[0] * 17 + [1] * 18, [-1] * 9 + [0] * 26]}
 
 

@@ -119,9 +119,9 @@ def _far_tiles(case: Case, lists: tuple[Tensor, Tensor] | None, block: int) -> b
     table, first, window = case.arguments.table, case.arguments.table_first, case.arguments.window
     assert table is not None
     nearest, last = case.keys - case.queries - block + 1, first + table.shape[1] - 1  # of the diagonal through 0
-    diagonal = max(0, -(-(last - nearest) // block))  # the first past the last entry
-    visible = not window or nearest + diagonal * block < window
-    return visible and diagonal < -(-case.queries // block)
+    lines, below = tiles.lines_at_distances(case, block)
+    diagonal = max(-below, -(-(last - nearest) // block))  # the first past the last entry
+    return diagonal < lines - below and (not window or nearest + diagonal * block < window)
 
 
 def _write_last_column(dtable: Tensor, sink_gradient: Tensor | None, far: bool | Tensor) -> None:
