@@ -70,7 +70,7 @@ def kinds(case: Case, size_q: int, size_k: int, only_past: bool = False) -> Kind
             return kind, past.to(nearest.dtype)
         assert knots is not None and feature_min is not None and feature_max is not None and scale_range is not None
         if case.many_segments:
-            return torch.where(visible & inside, KNOTS, kind), info * 0
+            return torch.where(visible & inside, KNOTS, kind), torch.zeros_like(nearest)
         scale_low, scale_high = _range_of(scale_range, q)
         last = len(feature) - 1
         feature_low, feature_high = feature_min[nearest.clamp(0, last)], feature_max[furthest.clamp(0, last)]
