@@ -1,4 +1,4 @@
-"""The task `Tagging`: texts and scores against a separate program, tests that have each sentence once, and what is refused."""
+"""The task `Tagging`: texts and scores against a separate program, each sentence once, and what is refused."""
 
 import importlib.util
 import json
@@ -12,8 +12,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.tasks import TASKS, Tagging, generator
-from lengthwise.tasks.pooled import ratio_of_sums
-from lengthwise.tasks.tagging import TaggedBatch
+from lengthwise.tasks.tagging import TaggedBatch, ratio_of_sums
 from lengthwise.training import train
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "tagging"
