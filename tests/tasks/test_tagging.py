@@ -256,7 +256,6 @@ def test_rendered_text(tmp_path: Path) -> None:
         ),
         ({"path": "absent.conll"}, "there is no file "),
         ({"path": "own.conll", "sentences": 4}, "Tagging.sentences must be at most 3, the sentences of "),
-        ({"sha256": "x"}, "Tagging.sha256 must be 64 lower-case hexadecimal digits, or empty, got 'x'"),
     ],
 )
 def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], says: str) -> None:

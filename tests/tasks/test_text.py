@@ -209,8 +209,6 @@ def test_provenance_is_plain_data(task):
         ({"validation": 0.0}, "above 0 and below 1"),
         ({"validation": 1.0}, "above 0 and below 1"),
         ({"chunk": 0}, "at least 1 byte"),
-        ({"sha256": "abc"}, "64 lower-case hexadecimal digits"),
-        ({"sha256": "A" * 64}, "64 lower-case hexadecimal digits"),
         ({"path": "python:sauce"}, "did you mean 'source'"),
         ({"pth": "x"}, "did you mean 'path'"),
     ],

@@ -1,6 +1,5 @@
 """Tagging of named entities: a training set is memorized, and its sentences are then joined to longer texts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,9 +104,6 @@ class Tagging(PooledTask):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Check the values, make the path absolute, and fill in the hash. With a `sha256` the file is not read yet."""
-        sha256 = settings["sha256"]
-        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ConfigError(f"Tagging.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         for name in ("sentences", "seed"):
             if settings[name] < 0:
                 raise ConfigError(f"Tagging.{name} must be at least 0, got {settings[name]}")
@@ -116,7 +112,7 @@ class Tagging(PooledTask):
             raise ConfigError(
                 f'Tagging.seed is that of the corpus "{INVENTED}", got {settings["seed"]} with a file; leave it out'
             )
-        return settings if sha256 else {**settings, "sha256": corpus(settings).sha256}
+        return settings if settings["sha256"] else {**settings, "sha256": corpus(settings).sha256}
 
     @classmethod
     def changed(cls, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

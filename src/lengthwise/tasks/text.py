@@ -1,6 +1,5 @@
 """Language modelling of bytes or tokens, on the user's own text or on Python's standard library."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -136,8 +135,6 @@ class Text(Task):
                 f"Text takes targets or stride, got targets {settings['targets']} and stride {settings['stride']}; "
                 "omit one"
             )
-        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
         path = in_memory.absolute(settings["path"])
         if path != path.encode("utf-8", "replace").decode():
             raise ConfigError(f"the file name {path!r} is not valid UTF-8, so it cannot be stored; rename it")
