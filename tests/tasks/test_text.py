@@ -80,7 +80,7 @@ def test_no_file_is_in_both_splits(task):
 @pytest.mark.parametrize("length", [1, 2, 8, 32, 64])
 def test_every_byte_of_every_chunk_is_asked_exactly_once(task, length):
     data = task.documents["test"]
-    chunks = sorted(bytes(data.data[s : s + 64].tolist()) for s in data.chunks(64).tolist())
+    chunks = sorted(map(bytes, data.read(data.chunks(64), 64).tolist()))
     assert len(chunks) == sum(n // 64 for n in data.lengths.tolist())
     batch = task.examples(0, 10**9, length)
     assert len(batch) == task.available(length) == len(chunks) * 64 // length
