@@ -265,7 +265,7 @@ def python_text() -> bytes:
     """Return the source of Python's standard library, which every machine has."""
     from lengthwise.corpora import stdlib
 
-    return b"\n".join(data for _, _, data in stdlib.read(("source",))[1])
+    return b"\n".join(document.data for document in stdlib.read(("source",))[1])
 
 
 def fox_and_shaw(setting: Setting) -> Iterator[Measurement]:

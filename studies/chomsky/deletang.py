@@ -40,7 +40,7 @@ TASKS: dict[str, type[ChomskyTask]] = {task.__name__: task for task in ALL_TASKS
 
 def lengths_of(task: type[ChomskyTask], lengths: Iterable[int]) -> list[int]:
     """Return the lengths that the task has; instead of one that it does not have, the next shorter one."""
-    found = {length - (length - task.shortest) % task.step for length in lengths if length >= task.shortest}
+    found = {length - (length - task.shortest) % task.length_step for length in lengths if length >= task.shortest}
     return sorted(found)
 
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Batch, GradedAnswers, Task
+from lengthwise.tasks.base import AnswerTask, Batch, GradedAnswers, Task
 
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.tasks.base import Task
-from lengthwise.tasks.pooled import PooledTask
+from lengthwise.tasks.base import PooledTask, Task
 from lengthwise.user_classes import described
 
 ROUNDING = 1e-6  # by which a score may exceed the limits of its metric

@@ -24,9 +24,7 @@ from lengthwise.evaluation.score_checks import (
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores
 from lengthwise.machine_memory import naming_what_needs_memory
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.answers import AnswerTask
-from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator, mean_over_scored
-from lengthwise.tasks.pooled import PooledTask
+from lengthwise.tasks.base import AnswerTask, Batch, GradedAnswers, PooledTask, PrefixTask, Task, generator, mean_over
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 from lengthwise.training.ranks import ALONE, Ranks
@@ -308,7 +306,7 @@ class _ForwardPasses:
             values = torch.cat(value_parts, -1) if len(value_parts) > 1 else value_parts[0]
             if method == "token_scores":
                 self.by_position.add(values, batch.scored)
-                values = mean_over_scored(values.double(), batch)
+                values = mean_over(values.double(), batch.scored)
             if not bool(values.isfinite().all()):
                 require_own_scores_finite(values, from_nan, method, task, length)
             scores.append(values.cpu())
