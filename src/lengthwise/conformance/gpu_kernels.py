@@ -59,6 +59,7 @@ def bias_names(biases: tuple[str, ...]) -> str:
 BIASES: tuple[tuple[str, ...], ...] = (
     (),
     ("table",),
+    ("line",),
     ("segments",),
     ("many segments",),
     ("vectors",),
@@ -114,7 +115,7 @@ class Call:
     def __init__(self, form: Form, shape: Shape) -> None:
         dtype: torch.dtype = getattr(torch, form.dtype)
         has_segments = bool(SEGMENT_COUNTS.keys() & set(form.biases))
-        has_table = bool({"table", "vectors", "values"} & set(form.biases))
+        has_table = bool({"table", "line", "vectors", "values"} & set(form.biases))
         bias_form: BiasForm = "segments" if has_segments else "table" if has_table else "none"
         blocks = gpu.blocks(dtype, padded(form.dim), bias_form)
         block = max(max(size.queries, size.keys) for size in blocks)
@@ -136,6 +137,8 @@ class Call:
     def _bias(self, bias: str, block: int, heads: int, dim: int) -> dict[str, Tensor]:
         if bias == "table":  # shorter than there are distances
             return {"table": torch.randn(heads, block + 9)}
+        if bias == "line":  # as ALiBi: a table whose values the kernels compute from the distance
+            return {"table": torch.rand(heads, 1) * (torch.arange(block + 9) - 3).abs()}
         if bias == "vectors":
             return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
         if bias == "values":  # other distances than those of "vectors"
