@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -220,13 +220,18 @@ class Preparation:
 
                 def call_each(function: Callable[..., None], items: Iterable[Any]) -> Iterator[None]:
                     with starting_processes():
-                        return pool.map(function, items)
+                        futures = [pool.submit(function, item) for item in items]
+                    for future in as_completed(futures):
+                        yield future.result()
 
                 try:
                     yield call_each
                 except KeyboardInterrupt:  # do not wait for parts that can be tokenized again
                     for child in set(active_children()) - before:
                         child.terminate()
+                    raise
+                except Exception:
+                    pool.shutdown(wait=False, cancel_futures=True)
                     raise
         except BrokenProcessPool:
             raise ConfigError(
