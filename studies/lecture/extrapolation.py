@@ -4,7 +4,7 @@ Question: how far beyond the training length does each encoding keep its cross-e
 Expectation (the lecture's plots, after Press et al. 2022): with sinusoidal encodings the cross-entropy rises at once
 beyond the training length; with RoPE a few hundred tokens later; with T5's bias it stays flat to about twice the
 training length; with ALiBi it stays flat or falls up to 16,000 tokens.
-Outcome (cross-entropy in nats per byte, means of three seeds; every score in
+Outcome: cross-entropy in nats per byte, means of three seeds (every score is in
 benchmarks/results/study-lecture-extrapolation.json). Trained on 512 bytes, at 512, 1,024 and 16,384 bytes:
 - Sinusoidal 1.57, 2.13 and 3.00, RoPE 1.01, 1.25 and 3.46: both get worse, as expected. Twice the training length is
   the first longer one, so whether RoPE's loss begins later than sinusoidal's was not measured.
