@@ -65,8 +65,8 @@ KINDS = {
 }
 MAIN = ("CLEAN", "FAR")
 TOKENS = 8192  # of the predicted times
-# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted as
-# if none had a knot.
+# The form that each encoding is compiled as, and the distance from which on tiles are FAR. FIRE's tiles are predicted
+# as if none had a knot.
 ENCODINGS = {
     "NoPE": ("none", TOKENS),
     "T5": ("short table", 128),
@@ -78,8 +78,8 @@ SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
 # In half precision, by head dim, of some 500 instructions: what the present block sizes spill, so that a change for the
-# worse is seen. With up to 18 and 30 they were the fastest on an H200; tables that end before the keys do have the block
-# sizes of none, need the other 8 and 9 for the gradients of keys, and were not timed.
+# worse is seen. With up to 18 and 30 they were the fastest on an H200; tables that end before the keys do have the
+# block sizes of none, need the other 8 and 9 for the gradients of keys, and were not timed.
 SPILLED = {64: 26, 128: 39, 256: 1}
 NAMES = {
     torch.float64: "fp64",
@@ -124,7 +124,10 @@ class Compiled:
             file.flush()
             self.sass = _run("nvdisasm", "-c", file.name)
             usage = _run("cuobjdump", "-res-usage", file.name)
-        self.registers, self.stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())  # type: ignore[union-attr]
+        self.registers, self.stack = map(
+            int,
+            re.search(r"REG:(\d+) STACK:(\d+)", usage).groups(),  # type: ignore[union-attr]
+        )
 
     @property
     def pairs(self) -> int:

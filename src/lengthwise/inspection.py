@@ -189,7 +189,10 @@ def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifi
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert isinstance(rotation, forms.Rotation)
-        result["gain"] = {"query": _listed(rotation.gain_q[0, 0]), "key": _listed(rotation.gain_k[0, 0])}  # type: ignore[index]
+        result["gain"] = {
+            "query": _listed(rotation.gain_q[0, 0]),  # type: ignore[index]
+            "key": _listed(rotation.gain_k[0, 0]),  # type: ignore[index]
+        }
     if encoding.depends_on_length():
         result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))
         result["frequencies_trained"], result["gain_trained"] = at(data["train_length"])

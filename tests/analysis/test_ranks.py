@@ -67,7 +67,10 @@ def test_the_published_example() -> None:
 @pytest.mark.parametrize(("name", "near"), [("publishd", "; did you mean 'published'?"), ("min", ""), ("", "")])
 def test_a_rule_for_ties_that_there_is_not(name: str, near: str) -> None:
     words = re.escape(f"there is no rule for ties {name!r}{near}; available: average, published")
-    for ranked in (lambda: reciprocal_ranks(FIRST, better="higher", ties=name), lambda: ranking([], ties=name)):  # type: ignore[arg-type]
+    for ranked in (
+        lambda: reciprocal_ranks(FIRST, better="higher", ties=name),  # type: ignore[arg-type]
+        lambda: ranking([], ties=name),  # type: ignore[arg-type]
+    ):
         with pytest.raises(ConfigError, match=f"^{words}$"):
             ranked()
 

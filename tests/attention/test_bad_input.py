@@ -186,7 +186,8 @@ FLOAT8 = torch.float8_e4m3fn
         ({}, {"scale": math.nan}, "scale must be a finite number.*got nan"),
         ({}, {"scale": math.inf}, "scale must be a finite number.*got inf"),
         ({}, {"scale": "0.5"}, "scale must be a finite number.*got '0.5'"),
-        ({}, {"scale": torch.tensor(0.5)}, r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
+        ({}, {"scale": torch.tensor(0.5)},
+         r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_in_one_line(change, settings, words, monkeypatch):

@@ -205,7 +205,10 @@ def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
     monkeypatch.setattr(base, "SMALL_TABLE", 0)
     q, k, v, _ = given()
     positions = torch.arange(TOKENS)[None].pow(5)
-    words = r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than the 200"
+    words = (
+        r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than "
+        r"the 200"
+    )
     with pytest.raises(ConfigError, match=words):
         lengthwise.attend(q, k, v, encodings.ALiBi(num_heads=HEADS), tokens=TokenInfo(positions=positions))
 

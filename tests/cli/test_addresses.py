@@ -141,8 +141,9 @@ def test_an_address_with_bytes_that_are_not_text(here: Call, place: Path, addres
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d", "postgresql://u:hunter2@127.0.0.1:bad/db",
-                "postgresql://u:a@hunter2@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
+    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d",
+                "postgresql://u:hunter2@127.0.0.1:bad/db", "postgresql://u:a@hunter2@127.0.0.1:1/db",
+                "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
                 "postgresql://u:hunter2@127.0.0.1:1/db?sslpassword=hunter2&nonsense=hunter2"]
 )  # fmt: skip
 def test_a_store_s_url_keeps_its_password_to_itself(place: Path, address: str) -> None:

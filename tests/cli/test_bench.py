@@ -206,7 +206,8 @@ def test_a_file_of_another_measurement(here: Call, tmp_path: Path) -> None:
     own = written(tmp_path / "a.jsonl", results(1))
     other = tmp_path / "retention.jsonl"
     other.write_text(
-        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, "origin": {}}\n'
+        '{"measurement": "retention", "subject": {}, "question": {"train_length": 1024, "methods": ["pi"]}, '
+        '"origin": {}}\n'
     )
     ran = here("bench", "--compare", own, other)
     assert ran.code == 2 and ran.err.count("\n") == 1

@@ -80,8 +80,9 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(4, 8), examples=16),
 )
 """
-COMPARE = ["compare", "nope", "windowed", "--task", "largest", "--positions", "doubled", "--train-length", 3, "--lengths", "3,6",
-           "--steps", 3, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 16, "--workers", 1]  # fmt: skip
+COMPARE = ["compare", "nope", "windowed", "--task", "largest", "--positions", "doubled", "--train-length", 3,
+           "--lengths", "3,6", "--steps", 3, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 16,
+           "--workers", 1]  # fmt: skip
 
 
 @pytest.fixture
@@ -290,7 +291,10 @@ def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Pa
     )
     (own / "mine.py").write_text(text)
     line = text[: text.index("class Largest")].count("\n") + 1
-    says = f"mine.py, line {line}: class Largest lacks the method widths and the class attribute unit of type str; define them"
+    says = (
+        f"mine.py, line {line}: class Largest lacks the method widths and the class attribute unit of type str; "
+        "define them"
+    )
     one_line(here("sample", "largest", "--plugin", "mine.py"), says)
     assert here("inspect", "windowed", "--plugin", "mine.py").code == 0, "the others of the file are there"
     (own / "study.py").write_text(text + STUDY.replace('ENCODINGS, ["copy"]', '["nope"], [Largest]'))

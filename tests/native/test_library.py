@@ -282,7 +282,8 @@ choice = lengthwise.choose(lengthwise.encodings.FIRE)
 model = lengthwise.models.Decoder(size, choice, vocab_size=2, output_size=2, train_length=4)
 for _ in range(2):
     {call}  # line 12
-print(lengthwise.attention.unsupported_reason("fused", lengthwise.forms.AttentionModifiers(), lengthwise.span.Span.of(2)))
+modifiers = lengthwise.forms.AttentionModifiers()
+print(lengthwise.attention.unsupported_reason("fused", modifiers, lengthwise.span.Span.of(2)))
 """)
     environment = {**os.environ, "CXX": cxx, "LENGTHWISE_CACHE": str(tmp_path / "cache"), "PATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-P", str(program)], env=environment, capture_output=True, text=True)

@@ -315,7 +315,11 @@ def test_a_process_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
     doomed = Doomed()
     with pytest.raises(NoMemory, match="ended with code 7"):
-        measure_memory(EncodingPlan(doomed, plan("rope").choice, None), SpeedOptions(encodings=(), **TINY), 4)  # type: ignore[arg-type]
+        measure_memory(
+            EncodingPlan(doomed, plan("rope").choice, None),  # type: ignore[arg-type]
+            SpeedOptions(encodings=(), **TINY),  # type: ignore[arg-type]
+            4,
+        )
 
 
 def test_other_systems_say_why_there_is_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

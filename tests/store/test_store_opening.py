@@ -246,7 +246,8 @@ if os.getuid() == 0:
 for create in (False, True):
     try:
         with open_store(sys.argv[1], create) as store:
-            print(store.readonly, [(row.key, row.status) for row in store.runs("s")], len(store.scores(["a100000000000000"])))
+            rows = [(row.key, row.status) for row in store.runs("s")]
+            print(store.readonly, rows, len(store.scores(["a100000000000000"])))
             store.claim("s", "w")
             print("claimed")
     except StoreError as error:

@@ -239,7 +239,8 @@ class Mine(NoPE):
     pass
 
 SMALL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
-study = Study(name="script", runs=grid([Mine, Beside], ["copy"], model=SMALL, training=TrainingConfig(train_length=4, steps=1)),
+training = TrainingConfig(train_length=4, steps=1)
+study = Study(name="script", runs=grid([Mine, Beside], ["copy"], model=SMALL, training=training),
               evaluation=EvaluationConfig(lengths=(4,), examples=2))
 if __name__ == "__main__":
     print(execute(study, Path(__file__).with_name("results"), executor=Local(workers=1)).counts)

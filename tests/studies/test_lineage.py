@@ -259,7 +259,7 @@ def test_classes_of_a_lineage_are_all_listed() -> None:
     assert {RoPE, YaRN, DynamicNTK}.isdisjoint(choice.cls for choice in child.choices)
 
 
-# ---- DroPE: the position encoding is dropped, and the model recalibrated ----------------------------------------------
+# ---- DroPE: the position encoding is dropped, and the model recalibrated ---------------------------------------------
 
 
 def test_a_share_counts_sequences_and_lengths() -> None:

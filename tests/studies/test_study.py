@@ -185,16 +185,25 @@ def test_check_finds_a_trained_length_past_a_learned_table() -> None:
 
 def test_check_finds_positions_past_a_learned_table_or_a_range() -> None:
     def study(encoding: object, scheme: object, lengths: tuple[int, ...] = (4,)) -> Study:
-        runs = grid(["nope", encoding], ["copy"], training=TRAINING, positions=["consecutive", scheme])  # type: ignore[list-item]
+        runs = grid(
+            ["nope", encoding],  # type: ignore[list-item]
+            ["copy"],
+            training=TRAINING,
+            positions=["consecutive", scheme],  # type: ignore[list-item]
+        )
         return a_study(runs=runs, evaluation=EvaluationConfig(lengths=lengths))
 
     with pytest.raises(
         ConfigError,
-        match=r"^Learned\(max_length=32\) with Shift\(max_shift=23\) on Copy: train_length 4 needs 33 positions with Shift",
+        match=r"^Learned\(max_length=32\) with Shift\(max_shift=23\) on Copy: train_length 4 needs 33 positions "
+        r"with Shift",
     ):
         study(choose(Learned, max_length=32), choose(Shift, max_shift=23)).check()
     study(choose(Learned, max_length=32), choose(Shift, max_shift=22), (4, 15)).check()
-    message = r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, got 17; make"
+    message = (
+        r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, "
+        r"got 17; make"
+    )
     with pytest.raises(ConfigError, match=message):
         study("rope", choose(Randomized, max_length=17), (4, 8)).check()
     study("rope", choose(Randomized, max_length=18), (4, 8)).check()

@@ -37,8 +37,8 @@ class KVCache:
 
     Some encodings depend on the current length (dynamic NTK, LongRoPE). When their scale changes, the stored keys are
     outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it.
-    Only a new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the
-    model empties and refills it when the scale changes (counted by `restarts`).
+    Only a new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and
+    the model empties and refills it when the scale changes (counted by `restarts`).
 
     `encodings`: the `EncodingCache` for the steps of this text. `capacity`: room of the first tensors, in tokens.
     """

@@ -22,10 +22,9 @@ AXES = "[batch, heads, tokens, head_dim]"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 _ADVICE = {  # what to write instead, and the names that it is for: those of other libraries, and fields of TokenInfo
-    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for padding and "
-    "packed texts, window= for a sliding window, and an encoding for numbers that are added to the logits": (
-        "attn_mask attention_mask mask key_padding_mask block_mask attn_bias bias"
-    ),
+    "attention takes no mask; use causal= to hide keys after the query, tokens=TokenInfo(documents=...) for "
+    "padding and packed texts, window= for a sliding window, and an encoding for numbers that are added to the "
+    "logits": ("attn_mask attention_mask mask key_padding_mask block_mask attn_bias bias"),
     "write causal=True (the default) or causal=False": "is_causal use_causal_mask",
     "attention has no dropout; leave it out": "dropout_p dropout attention_dropout",
     "k and v may have fewer heads than q (grouped-query attention); leave it out": "enable_gqa",

@@ -82,8 +82,11 @@ class Form:
     def along(self, *names: str) -> list[tuple[Tensor, int]]:
         """Return the tensors with an axis that has one of the names, and this axis."""
         return [
-            (x, n) for name, x in self.tensors.items() for n, axis in enumerate(self.axes[name]) if axis.lstrip("#") in names
-        ]  # fmt: skip
+            (x, n)
+            for name, x in self.tensors.items()
+            for n, axis in enumerate(self.axes[name])
+            if axis.lstrip("#") in names
+        ]
 
     def map_axes(self: F, functions: AxisFunctions) -> F:
         """Return the form with functions applied along axes of its tensors; itself if no tensor has such an axis."""

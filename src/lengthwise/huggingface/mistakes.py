@@ -185,7 +185,9 @@ def missing_attention_factor(case: Case) -> Texts:
         factor = entry.get("factor")
         if kind not in ("yarn", "longrope"):
             if attention_factor not in (None, 1) and kind != "default":
-                yield f"{where}rope_type {kind!r} ignores attention_factor = {attention_factor}; remove it, or use 'yarn'"
+                yield (
+                    f"{where}rope_type {kind!r} ignores attention_factor = {attention_factor}; remove it, or use 'yarn'"
+                )
             continue
         if (
             entry.get("long_mscale") is not None
@@ -264,7 +266,9 @@ def ignored_slopes(case: Case) -> Texts:
     if not isinstance(attention, Mapping) or not attention.get("alibi", True) or not ignores_bias_max(case.folder):
         return
     if (largest := attention.get("alibi_bias_max", 8)) != 8:
-        yield f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
+        yield (
+            f"attn_config.alibi_bias_max = {largest} has no effect: transformers computes with 8; the slopes are others"
+        )
 
 
 def window_without_size(case: Case) -> Texts:

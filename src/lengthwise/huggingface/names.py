@@ -12,8 +12,9 @@ from lengthwise.evaluation.pretrained.rope_values import SYNONYMS
 from lengthwise.huggingface.cases import MOVABLE, Case, Texts, is_number, is_theta, join_values, with_rope_type
 
 RELEVANT = re.compile(
-    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|num_hidden_layers|"
-    r"attention_chunk|attn_temperature|attn_config|attn_scale|floor_scale|hidden_size|dtype|use_cache)\w*|n_ctx|n_embd|n_layer"
+    r"\w*(rope|rotary|position|window|head|theta|layer_types|alibi|seq_len|seq_length|softcap|query_pre_attn|"
+    r"num_hidden_layers|attention_chunk|attn_temperature|attn_config|attn_scale|floor_scale|hidden_size|dtype|use_cache"
+    r")\w*|n_ctx|n_embd|n_layer"
 )
 """Names of settings that concern positions and the shapes of attention layers."""
 ABOUT_POSITIONS = re.compile("rope|rotary|theta|^alibi|use_alibi|^attention_chunk_size")
@@ -73,7 +74,10 @@ def contradicting_keys(case: Case) -> Texts:
             if not inside and value not in used:
                 where = next((f"{name} = {other}" for name, other in outside.items() if other in used), "")
             if where and value not in inside:
-                yield f"{outer} = {value} contradicts {where}; transformers takes {join_values(used)}; remove the wrong one"
+                yield (
+                    f"{outer} = {value} contradicts {where}; transformers takes {join_values(used)}; remove the "
+                    "wrong one"
+                )
     aliases = {**getattr(type(config), "attribute_map", {}), "torch_dtype": "dtype"}
     for alias, name in ((alias, name) for alias, name in aliases.items() if name in SIZES or alias in SIZES):
         one, other = settings.get(alias), settings.get(name)

@@ -308,7 +308,8 @@ def _register(passed: dict[int, Any], without_weights: _WithoutWeights) -> None:
         has_sinks = further.get("s_aux") is not None
         passed[int(module.layer_idx)] = (
             type(module).__name__, query, key, without_weights.factor(query) * without_weights.factor(key),
-            getattr(attention_mask, "shows", None), further.get("sliding_window"), scaling, further.get("softcap"), has_sinks,
+            getattr(attention_mask, "shows", None), further.get("sliding_window"), scaling, further.get("softcap"),
+            has_sinks,
         )  # fmt: skip
         out = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
         return out.transpose(1, 2).contiguous(), None

@@ -15,7 +15,8 @@ from lengthwise.values import install_extra
 MODULE = "modeling_lengthwise"  # the name of the module that is saved with a model
 TEXT = f'''"""The classes of this model are in the package lengthwise; {install_extra("hf")}.
 
-Either pass trust_remote_code=True to from_pretrained, which imports this module, or import lengthwise.huggingface before.
+Either pass trust_remote_code=True to from_pretrained, which imports this module, or \
+import lengthwise.huggingface before.
 """
 
 from lengthwise.huggingface import {{names}}  # noqa: F401

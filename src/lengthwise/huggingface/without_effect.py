@@ -28,7 +28,10 @@ def failing_layers(case: Case) -> Texts:
     """An attention layer raises an error, for example if it rotates more dimensions than its angles have."""
     observation = case.folder.observation
     if lost := required_keys(case):
-        yield f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the training"
+        yield (
+            f"a forward pass raises an error, because rope_parameters has no {', '.join(lost)}; write that of the "
+            "training"
+        )
     elif observation.layer_error:
         entries = [case.folder.settings, *(entry for _, entry in case.folder.rope_entries())]
         is_partial = any(entry.get("partial_rotary_factor") not in (None, 1) for entry in entries)
@@ -70,7 +73,9 @@ def degenerate_rotation(case: Case) -> Texts:
         )
         if isinstance(fraction, int | float) and head_dim and int(fraction * head_dim) < 2:
             key = "rotary_pct" if "rotary_pct" in case.folder.settings else "partial_rotary_factor"
-            yield f"{where}{key} = {fraction:g} rotates none of the {head_dim} dimensions of a head; correct or remove it"
+            yield (
+                f"{where}{key} = {fraction:g} rotates none of the {head_dim} dimensions of a head; correct or remove it"
+            )
         if is_number(theta) and theta < SMALLEST_THETA:
             longest = 2 * math.pi * max(theta, 1)
             yield f"{where}rope_theta = {theta:g} gives no wavelength of more than {longest:.0f} tokens; correct it"
@@ -173,7 +178,10 @@ def ignored_soft_cap(case: Case) -> Texts:
     """The class does not compute a soft cap of logits that is written (Gemma 3 has the setting of Gemma 2)."""
     cap, observed = case.folder.settings.get("attn_logit_softcapping"), case.folder.observation.layers
     if is_number(cap) and observed and not any(layer.softcap for layer in observed.values()):
-        yield f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; remove it"
+        yield (
+            f"attn_logit_softcapping = {cap:g} has no effect: {type(case.folder.config).__name__} does not read it; "
+            "remove it"
+        )
 
 
 def length_beyond_wavelengths(case: Case) -> Texts:

@@ -255,8 +255,8 @@ class Reach(Measurement):
             numbers=(Number(head="{task}", y="effective", by=("task",)),),
             about="The longest length up to which a non-increasing curve through the scores passes, with its 95 % "
             f"interval. The cross-entropy of the same target tokens passes up to {MARGIN:g} nats above that of the "
-            f"model as it is at the shortest tested length, and a retrieval task with at least {PASS:.0%} of the answers "
-            "correct. Scores between tested lengths are interpolated. Intervals are over examples and say "
+            f"model as it is at the shortest tested length, and a retrieval task with at least {PASS:.0%} of the "
+            "answers correct. Scores between tested lengths are interpolated. Intervals are over examples and say "
             "nothing about other texts.",
         ),
         Numbers(

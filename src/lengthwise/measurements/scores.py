@@ -78,8 +78,8 @@ class PositionScores(OfEvaluation):
             title="Score by position at length {length:,}",
             x="before",
             y="mean",
-            about="The score of targets at the longest length, by the number of tokens before the target. A target with "
-            "few tokens before it is harder to predict, because there is less to predict it from.",
+            about="The score of targets at the longest length, by the number of tokens before the target. A "
+            "target with few tokens before it is harder to predict, because there is less to predict it from.",
         ),
     )
     tables = (Numbers(title="Scores by position", numbers=(Number(head="{before}", y="mean", by=("before",)),)),)

@@ -59,8 +59,8 @@ class Training(Measurement):
                 Number(head="peak memory (MB)", y="megabytes"),
                 Number(head="parameters", y="parameters"),
             ),
-            about="The last loss is that of the last batches. Times of runs that shared a machine with others are longer "
-            "than those of runs that had it alone.",
+            about="The last loss is that of the last batches. Times of runs that shared a machine with others are "
+            "longer than those of runs that had it alone.",
         ),
     )
     chapter = "Training"

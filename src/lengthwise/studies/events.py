@@ -15,8 +15,10 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Event):
-    """The study was added to the store. `counts`: its runs by status. `costs`: of unfinished runs. `seconds`: the
-    estimated duration, if it was estimated."""
+    """The study was added to the store.
+
+    `counts`: its runs by status. `costs`: of unfinished runs. `seconds`: the estimated duration, if it was estimated.
+    """
 
     counts: dict[str, int]
     workers: int

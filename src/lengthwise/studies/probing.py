@@ -305,7 +305,12 @@ def probe_all(
     pending = [n for n in range(len(jobs)) if n not in rows]
     prober.require(jobs[n] for n in pending)
     # Sort by reference model, so that each one is loaded once.
-    pending.sort(key=lambda n: (jobs[n].against.key if jobs[n].against else "", jobs[n].run.key))  # type: ignore[union-attr]
+    pending.sort(
+        key=lambda n: (
+            jobs[n].against.key if jobs[n].against else "",  # type: ignore[union-attr]
+            jobs[n].run.key,
+        )
+    )
     for n in pending:
         rows[n] = prober.measure(jobs[n], None if on_progress is None else partial(on_progress, jobs[n]))
     new = set(pending)

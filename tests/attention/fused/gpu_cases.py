@@ -1,4 +1,4 @@
-"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in float64."""
+"""What is asked of the GPU's kernels, on a GPU or interpreted: cases, and the reference's answers in float64."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +28,8 @@ WIDE = torch.float64
 @dataclass
 class Case:
     """kind: words out of none, table, short (ends before the distances do, both ways), line (a table that is a straight
-    line on each side of distance 0, as ALiBi's), bent (the same with one entry beside the line), pieces, many (pieces), one
-    (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
+    line on each side of distance 0, as ALiBi's), bent (the same with one entry beside the line), pieces, many (pieces),
+    one (piece), crooked (u in no order), rows, wide (rows as long as the distances), later (rows from distance 4 on),
     values (vectors of the distances of rows), sink, prefix (sums, as FoX), shared (one head for all)."""
 
     kind: str = "none"

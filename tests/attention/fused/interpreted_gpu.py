@@ -100,7 +100,7 @@ def test_straight_tables(case):
     ], ids=lambda case: f"{case.kind}, {case.window}",
 )  # fmt: skip
 def test_the_last_gradient_is_what_the_others_leave(case):
-    """With the gradients of sinks, those of a table sum to 0. An entry that no pair has, has a gradient of exactly 0."""
+    """With the gradients of sinks, those of a table sum to 0. An entry without a pair has a gradient of exactly 0."""
     require_equal(case)
     gradients = dict(zip(case.names, case.ours(), strict=True))
     total = gradients["dtable"].double().sum() + gradients.get("dsink", torch.zeros(1)).double().sum()
@@ -122,7 +122,8 @@ DOCUMENTS_OF_VALUES = {"batch": 2, "documents": [[0] * 17 + [1] * 18, [-1] * 9 +
         slow(Case("rows values", causal=False)), slow(Case("rows values", causal=False, window=13)),
         slow(Case("rows values", **DOCUMENTS_OF_VALUES)),
         slow(Case("rows values", documents=[[n % 2 for n in range(35)]])),
-        slow(Case("short rows values", positions=torch.arange(35)[None] * 3 % 40)), Case("rows values", queries=3, keys=70),
+        slow(Case("short rows values", positions=torch.arange(35)[None] * 3 % 40)),
+        Case("rows values", queries=3, keys=70),
         slow(Case("rows values", queries=1, keys=70, positions=torch.arange(70)[None] // 2)),
         slow(Case("short rows values sink", queries=1, keys=70, window=40)),
         slow(Case("rows values", queries=1, keys=1)), slow(Case("rows values", dtype=torch.bfloat16)),
@@ -429,7 +430,8 @@ def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypa
 
 # How many draws: one number, as FIRE's c, is by chance close in a few.
 @pytest.mark.parametrize(
-    ("name", "draws"), [("T5", 1), slow("FIRE", 6), slow("FIRE:hidden_layers=1", 6), ("TransformerXL", 1), slow("FoX", 4)]
+    ("name", "draws"), [("T5", 1), slow("FIRE", 6), slow("FIRE:hidden_layers=1", 6), ("TransformerXL", 1),
+                        slow("FoX", 4)]
 )  # fmt: skip
 def test_errors_are_at_most_twice_those_of_torch(name, draws, monkeypatch):
     """The same of float32."""

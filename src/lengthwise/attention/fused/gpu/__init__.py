@@ -143,10 +143,11 @@ def backward(
     if needs_rows and rows is not None:
         row_grads = lse.new_zeros(*lse.shape, rows.shape[3], dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
-        *head_views, call.view(dq), lse, delta, corrected, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
-        fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
+        *head_views, call.view(dq), lse, delta, corrected, residuals, query_scale_grads, mean_slopes, end_sums,
+        row_grads, fixed_point.scales if fixed_point and scatter_rows else None, call.args, call.tiles(lists),
         call.sizes, **call.factors, scale=call.scale, blocks=count, ROW_SUMS=residuals is not None,
-        SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        SEGMENT_GRADS=needs_segments, **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps,
+        num_stages=size.stages,
     )  # fmt: skip
     if corrected is not None:
         delta = corrected

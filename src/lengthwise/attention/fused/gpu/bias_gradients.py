@@ -99,8 +99,8 @@ def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, args, size
 @triton.jit
 @no_type_check
 def _sum_segments(
-    feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to, fixed_point_scale,
-    args, sizes,
+    feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to,
+    fixed_point_scale, args, sizes,
 ):  # fmt: skip
     """Add the sums of a tile that has more than one segment."""
     x = feature * query_scale[:, None]
@@ -255,9 +255,7 @@ def position_gradients(
 @triton.jit
 @no_type_check
 def _entries(tile_sums, e, lines, chosen, B: tl.constexpr):
-    """Return the entries e of the sums of a head by distance: the second half of a line lies on the first half of the
-    next.
-    """
+    """Return the entries e of a head's sums by distance: a line's second half lies on the first half of the next."""
     line = e // B
     n = e % B
     own = tl.load(tile_sums + line.to(tl.int64) * (2 * B) + n, mask=chosen & (line < lines), other=0.0)

@@ -187,9 +187,7 @@ def _add_bias(
 @triton.jit
 @no_type_check
 def _subtract_shift(row_lse, shift, factor, args, KIND: tl.constexpr):
-    """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a
-    register.
-    """
+    """Return row_lse - shift · factor; tiles without a shift skip it, because even 0 · factor takes a register."""
     if (KIND == FAR) or (KIND == CLEAN and args.slope is not None) or (KIND != GENERAL and args.prefix_sum is not None):
         return row_lse - shift * factor
     else:

@@ -58,9 +58,7 @@ KernelArguments = _namedtuple("KernelArguments", _tuple_names())
 
 
 def kernel_arguments(arguments: Arguments, **derived: Any) -> Any:
-    """Return the arguments as kernels read them. Strides and sizes of tensors that are None are None, and no parameters
-    then.
-    """
+    """Return the arguments as kernels read them. A tensor of None has sizes and strides of None, and no parameters."""
     values: dict[str, Any] = dict.fromkeys(KernelArguments._fields)
     for name in names_for(TRITON):
         x = getattr(arguments, name)

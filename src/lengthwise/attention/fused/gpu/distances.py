@@ -32,9 +32,7 @@ class FixedPoint(NamedTuple):
     all_finite: Tensor
 
     def decode(self, sums: Tensor, n: int) -> Tensor:
-        """Return sums that were computed with the n-th factor as float64; NaN if some of the numbers were
-        not finite.
-        """
+        """Return sums computed with the n-th factor as float64; NaN if some of the numbers were not finite."""
         return torch.where(self.all_finite, sums.double() / self.scales[n], math.nan)
 
 

@@ -146,9 +146,10 @@ def key_gradients(
             if _occurs(tiles, args, KIND):
                 for n in tl.range(starts[KIND], ends[KIND], num_stages=_stages(KIND)):
                     block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, True)
-                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view, lse,
-                                                        delta, batch, head, keys, block, info, far_line, factor, inverse,
-                                                        args, sizes, KIND, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+                    dk, dv, columns = _accumulate_dk_dv(dk, dv, columns, row_sums, row_scale, k, v, q_view, grad_view,
+                                                        lse, delta, batch, head, keys, block, info, far_line, factor,
+                                                        inverse, args, sizes, KIND, CAUSAL, BM, BN, DIM,
+                                                        PADDED_DIM)  # fmt: skip
         if args.grad_prefix_sum is not None:
             at = (batch.to(tl.int64) * sizes.heads + head) * sizes.keys + keys[1]
             tl.store(args.grad_prefix_sum + at, -columns, mask=keys[1] < sizes.keys)
@@ -165,9 +166,7 @@ def _weights(
     q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, far_line, factor, inverse, args, sizes,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Return the weights of a tile [queries, keys], not masked, and slope · distance_feature in two factors (see
-    `_add_bias`).
-    """
+    """Return a tile's weights [queries, keys], unmasked, and slope · distance_feature as two factors (`_add_bias`)."""
     s = _dot(q, tl.trans(k))
     s, shift, slope_feature, slope_factor = _add_bias(
         s, distance, entry, feature, queries, keys, batch, head, info, far_line, inverse, args, sizes, KIND, False
@@ -236,9 +235,10 @@ def _accumulate_dq(
 @triton.jit
 @no_type_check
 def query_gradients(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows, fixed_point_scale,
-    args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
-    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, corrected, residuals, dw, means, ends, drows,
+    fixed_point_scale, args, tiles, sizes, factor, inverse, scale, blocks, ROW_SUMS: tl.constexpr,
+    SEGMENT_GRADS: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of a block of queries and the sums over its rows.
 

@@ -1,4 +1,4 @@
-"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and functions that they share.
+"""The arguments of the Triton kernels (output.py, weights.py, gradients.py, bias_gradients.py), and shared functions.
 
 `args` are those of the operator; call.py has the names of their sizes and strides.
 biases.py adds biases to the logits; rows.py reads tables with a row for each query, and sums into them; visits.py
@@ -82,7 +82,8 @@ def _locate(program, blocks, heads):
 @triton.jit
 @no_type_check
 def _load_tokens(
-    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr, FULL: tl.constexpr
+    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    FULL: tl.constexpr,
 ):  # fmt: skip
     """Load tokens start ... start + BLOCK of a head, with zeros past its end. FULL: none lies past it."""
     base = view.at + batch.to(tl.int64) * view.batch + head.to(tl.int64) * view.head + start.to(tl.int64) * view.token
@@ -118,9 +119,7 @@ def _dot(a, b, acc=None):
 @triton.jit
 @no_type_check
 def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
-    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity
-    become NaN.
-    """
+    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; a visible NaN or infinity makes a row NaN."""
     if KIND == GENERAL:
         difference = x.to(tl.float32)
         if tl.max(tl.max(tl.where(difference - difference == 0.0, 0, 1), 1), 0) > 0:

@@ -33,7 +33,8 @@ def _far_row_entries(at, queries, info, args):
 @triton.jit
 @no_type_check
 def _add_to_rows(
-    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes, KIND: tl.constexpr
+    sums, low, high, x, visible, distance, fixed_point_scale, batch, head, queries, info, args, sizes,
+    KIND: tl.constexpr,
 ):  # fmt: skip
     """Add a tile's numbers x to the sums of each query and distance.
 

@@ -18,9 +18,7 @@ CHUNK = tl.constexpr(128)  # entries that are written together
 @triton.jit
 @no_type_check
 def _token(start, limit, SIZE: tl.constexpr):
-    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; what lies past either end is the
-    token there.
-    """
+    """Return the tokens of blocks that begin at `start` [y] as [y, SIZE]; past either end, the token there."""
     return tl.minimum(tl.maximum(start[:, None] + tl.arange(0, SIZE)[None, :], 0), limit - 1)
 
 
@@ -34,8 +32,8 @@ def _spread(at, token, less):
 
 @triton.jit
 @no_type_check
-def _relation(q, k, position_q, position_k, documents, queries, keys, window, CAUSAL: tl.constexpr, SIZE_Q: tl.constexpr,
-              SIZE_K: tl.constexpr):  # fmt: skip
+def _relation(q, k, position_q, position_k, documents, queries, keys, window, CAUSAL: tl.constexpr,
+              SIZE_Q: tl.constexpr, SIZE_K: tl.constexpr):  # fmt: skip
     """Return, for tiles of blocks q and k [y]: whether any pair can be visible, whether all are, the smallest and the
     largest distance, and whether distances follow from indices. The pointers are those of one row of the batch."""
     offset = keys - queries

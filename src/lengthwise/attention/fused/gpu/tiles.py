@@ -1,4 +1,4 @@
-"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py explains the kinds.
+"""Sort tiles (pairs of blocks of queries and keys) by the loop of the kernels that they need; parts.py names the kinds.
 
 A tile takes 4 bytes: with 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads.
 While tiles are sorted, each takes 8 bytes more. Everything is computed on the device without waiting for it.
@@ -119,9 +119,7 @@ def _sorted(
     size: tuple[int, int],
     below: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of tiles whose lines share their queries, keys or distance: order [r, lines, width], ends [r,
-    lines, 4].
-    """
+    """Return the tiles in lines that share queries, keys or distance: order [r, lines, width], ends [r, lines, 4]."""
     from lengthwise.attention.fused.gpu.tile_lists import classify_tiles, sort_tiles
 
     arguments, blocks_k = case.arguments, _blocks(case, *size)[1]
@@ -147,7 +145,7 @@ def _sorted(
 
 
 def steps(table: Tensor, first: int, heads: int) -> Tensor:
-    """Return the change per distance of each head's table below distance 0 and above it, [heads, 2]; see `find_steps`."""
+    """Return the change per distance of each head's table below and above distance 0, [heads, 2]; see `find_steps`."""
     from lengthwise.attention.fused.gpu.tile_lists import find_steps
 
     rows, columns = table.shape

@@ -29,7 +29,8 @@ from lengthwise.attention.fused.gpu.visits import _key_blocks, _loop_bounds, _oc
 @no_type_check
 def _add_weights(
     ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries, block, info, far_line, factor, inverse,
-    args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    args, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Add the weights of one more block of keys; see `_add_to_rows`."""
     low, high = ends
@@ -37,8 +38,8 @@ def _add_weights(
     k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, KIND != GENERAL)
     distance = _distances(queries, keys, KIND, False)
     entry, feature = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, args, KIND, 2 * max(q.shape[0], BN))
-    p, _, _ = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, far_line, factor, inverse,
-                       args, sizes, KIND)  # fmt: skip
+    p, _, _ = _weights(q, row_lse, k, distance, entry, feature, queries, keys, batch, head, info, far_line, factor,
+                       inverse, args, sizes, KIND)  # fmt: skip
     visible = _visible(queries, keys, sizes, args, KIND, CAUSAL, False)
     if KIND == GENERAL:
         p = tl.where(visible, p, 0.0)
@@ -51,7 +52,8 @@ def _add_weights(
 @no_type_check
 def weights_by_distance(
     q_view, k_view, lse, sums, ends, fixed_point_scale, args, tiles, sizes, factor, inverse, blocks, splits,
-    NEAR_ONLY: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    NEAR_ONLY: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """Sum up the weights of a block of queries by distance.
 
@@ -80,8 +82,8 @@ def weights_by_distance(
                 block, info = _tile_entry(tiles, line, n, bounds, KIND, CAUSAL, False)
                 if KIND == GENERAL and tiles.order is None and args.slope is not None:
                     info = (args.segments - 1) * 256  # any segment
-                row_ends = _add_weights(row_ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries, block,
-                                        info, far_line, factor, inverse, args, sizes, KIND, CAUSAL, BN, DIM,
+                row_ends = _add_weights(row_ends, q, row_lse, k_view, sums, fixed_point_scale, batch, head, queries,
+                                        block, info, far_line, factor, inverse, args, sizes, KIND, CAUSAL, BN, DIM,
                                         PADDED_DIM)  # fmt: skip
     step = (tl.num_programs(0) // (blocks * splits)).to(tl.int64) * sizes.queries
     at = ends + 2 * split * step + pair.to(tl.int64) * sizes.queries + queries[1]
