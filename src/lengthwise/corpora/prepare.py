@@ -215,8 +215,10 @@ class Preparation:
             yield map
             return
         before = set(active_children())
+        with starting_processes():  # multiprocessing starts a process that tracks its resources
+            pool = ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,))
         try:
-            with ProcessPoolExecutor(workers, get_context("spawn"), _initialize, (job,)) as pool:
+            with pool:
 
                 def call_each(function: Callable[..., None], items: Iterable[Any]) -> Iterator[None]:
                     with starting_processes():
