@@ -70,6 +70,7 @@ def test_every_command(
     assert files_with(tmp_path, SECRET) == []
 
 
+@pytest.mark.medium
 def test_a_comparison_states_its_command_without_the_address(here: Call, address: str, tmp_path: Path) -> None:
     import sys
 

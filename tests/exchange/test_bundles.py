@@ -134,6 +134,7 @@ def _fill_lineage(store: Store) -> None:
     store.add_answer(key, "own", {"against": against["key"]}, {"value": [1.0]}, {})
 
 
+@pytest.mark.medium
 def test_training_goes_to_runs_that_are_not_finished_here(store: Store, bundle: Path, where: str) -> None:
     """The other machine lists the same study, has trained nothing yet, and one of its workers has just died."""
     with open_store(where) as other:

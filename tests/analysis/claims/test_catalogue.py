@@ -111,6 +111,7 @@ def test_the_page_is_up_to_date(page: ModuleType, capsys: pytest.CaptureFixture[
     assert page.main(["--check"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_an_outdated_page_is_noticed(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
