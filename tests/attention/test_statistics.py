@@ -213,7 +213,6 @@ def test_the_kernel_on_every_target(name, scene, size):
         require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
 
 
-@pytest.mark.medium
 @with_kernel
 @pytest.mark.usefixtures("kernel")
 def test_the_kernel_over_many_blocks_and_peaks_that_rise():

@@ -347,6 +347,7 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
     assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", ["here", pytest.param("apart", marks=pytest.mark.slow)])
 def test_a_failed_run_is_named_and_the_exit_code_is_1(way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """With a worker process; the slow test starts the command in a process of its own too, as a shell does."""

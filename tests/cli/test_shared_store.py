@@ -15,7 +15,7 @@ from tests.postgres_server import needs_postgres, postgres
 
 __all__ = ["postgres"]
 
-pytestmark = needs_postgres
+pytestmark = [needs_postgres, pytest.mark.medium]
 Call = Callable[..., Any]
 SECRET = "hunter2"
 

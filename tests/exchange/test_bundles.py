@@ -30,7 +30,7 @@ Files = dict[str, bytes]
 WEIGHTS = "weights.safetensors"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[needs_postgres, pytest.mark.medium])])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where another store can be opened, which is empty."""
     return empty_store(request, tmp_path / "other machine")

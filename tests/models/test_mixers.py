@@ -76,7 +76,6 @@ def test_every_mixer_has_vectors():
     assert {case["what"] for case in CASES} == set(MIXERS) - {"mamba"}  # test_mamba.py has its own
 
 
-@pytest.mark.medium
 @mixers
 @pytest.mark.parametrize("documents", DOCUMENTS)
 def test_all_tokens_at_once_equal_one_after_the_other(mixer, documents):
@@ -151,7 +150,6 @@ def test_selected_rows_of_a_cache(mixer):
     torch.testing.assert_close(model(rows[:, 12:], cache=cache), model(rows)[:, 12:], atol=1e-10, rtol=0)
 
 
-@pytest.mark.medium
 @mixers
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_gradient(mixer, packed):

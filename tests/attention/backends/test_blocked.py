@@ -115,7 +115,8 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "consecutive"),
     [
-        ("five", True), ("five", False), ("jumps", True), (MANY, False), (TRANSFORM, True),
+        ("five", True), ("five", False), ("jumps", True), (TRANSFORM, True),
+        pytest.param(MANY, False, marks=pytest.mark.medium),
         *(pytest.param(*slow, marks=pytest.mark.slow) for slow in (("jumps", False), (MANY, True), (TRANSFORM, False))),
     ],
 )  # fmt: skip
