@@ -10,8 +10,8 @@ import pytest
 
 from lengthwise.analysis import TaskFindings, findings
 from lengthwise.analysis.claims import CLAIMS, STORED_NAMES, Claim, Rows
+from lengthwise.analysis.claims.claim_tests import Better, Falls, Keeps, SameAs
 from lengthwise.analysis.claims.evidence import VERSIONS
-from lengthwise.analysis.claims.tests import Better, Falls, Keeps, SameAs
 from lengthwise.encodings import ENCODINGS
 from lengthwise.store import open_store
 from lengthwise.studies import Study, load
