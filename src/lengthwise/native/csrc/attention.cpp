@@ -43,7 +43,8 @@
 //     close to it, or computed where the knots are evenly spaced.
 //   * If positions are not consecutive, or many knots lie close together, every bias is looked up pair by pair.
 // Segments are always decided in float64. Vectors of distances are multiplied by rows in matrix products of their own
-// (relative.h). Biases that are not functions of the distance, such as FoX, are structs of their own (row_biases.h).
+// (relative.h). Biases that are not functions of the distance alone, such as FoX, are structs of their own
+// (row_biases.h).
 //
 // DELTA. dS = P * (dP - delta), and a row's dS add up to 0. A gradient of a bias is a sum in which nearly everything cancels to
 // that 0. So where a bias learns, delta is computed from the very P and dP from which it is subtracted. They are saved for a

@@ -28,6 +28,13 @@ struct CumulativeBias {
   static bool exists(const Call& call) { return call.prefix_sum; }
   static bool learns(const Call& call) { return call.grad_prefix_sum; }
 
+  // Calls a function with each buffer of scratch memory; each gets room for a row.
+  template <class Function>
+  void for_each_buffer(Function function) {
+    function(row);
+    function(shared_row);
+  }
+
   void select_head(const Worker<Vec>& worker, i64 h) {
     const Call& call = worker.call;
     const i64 first = (worker.b * call.prefix_sum_heads + (call.prefix_sum_heads > 1 ? h : 0)) * call.keys;

@@ -1,5 +1,6 @@
-// The biases that are not functions of the distance, computed for one query at a time. A new one is a struct with the
-// members of CumulativeBias, in a file of its own, and its two lines in RowBiases.
+// The biases that are not functions of the distance alone, computed for one query at a time. A new one is a struct with
+// the functions of CumulativeBias, in a file of its own, and its two lines in RowBiases. The distance of a pair is
+// worker.distance.
 #pragma once
 
 #include "bias_cumulative.h"

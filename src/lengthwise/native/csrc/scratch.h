@@ -132,8 +132,7 @@ struct Scratch {
     take(at, distance_bias, ROW);
     take(at, masked_sum, width);
     row_biases.for_each(call, [&](auto& bias) {
-      take(at, bias.row, ROW);
-      take(at, bias.shared_row, ROW);
+      bias.for_each_buffer([&](T*& buffer) { take(at, buffer, ROW); });
     });
     const i64 content_width = round_up(call.content_dim, N);
     take_vectors(at, key_vectors, key_vectors_of(call), content_width, backward);
