@@ -1,6 +1,6 @@
 """The claims themselves: their studies, tasks, encodings and lengths exist, and the page is up to date."""
 
-import importlib.util
+import importlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -97,14 +97,10 @@ def longer_lengths(task: TaskFindings) -> set[int]:
     return set(task.of_kind("longer"))
 
 
-@pytest.fixture(scope="module")
-def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("claims_page", ROOT / "docs" / "claims.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    return importlib.import_module("claims")
 
 
 def test_the_page_is_up_to_date(page: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

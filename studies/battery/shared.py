@@ -1,0 +1,174 @@
+"""What the studies of this folder share: tasks with their settings, encodings, and the stage that chooses learning rates.
+
+The settings of each task were chosen with seeds 100 and 101, which the studies do not use, and with NoPE, RoPE, ALiBi and FIRE, so
+that most encodings learn the task in half a minute of one core. A training ends when the model has learned its task: when its score
+on new examples of the training length has passed `learned` three times in a row. So encodings are compared when they can do
+the task equally well, and the steps that each of them needed are stored.
+
+The first stage trains every encoding on every task with both learning rates and seed 100. The comparison uses the rate with which
+the task was learned in fewer steps or, if it was learned with neither, the one with the better score (`best_runs`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.config import (
+    Choice,
+    ConfigError,
+    EvaluationConfig,
+    ModelConfig,
+    Run,
+    StopWhenLearned,
+    TrainingConfig,
+    choose,
+    settings_of,
+)
+from lengthwise.encodings import Learned
+from lengthwise.store import Store
+from lengthwise.studies import Study, best_runs, grid
+from lengthwise.tasks import (
+    Addition,
+    BucketSort,
+    Conjunction,
+    Copy,
+    EvenPairs,
+    LinearRegression,
+    Parity,
+    Recall,
+    Reverse,
+    ReverseString,
+    Sorting,
+    Text,
+)
+from lengthwise.values import unlisted
+
+RATE_SEED = 100  # of the stage that chooses the learning rates, and of nothing else
+FACTORS = (1, 1.25, 1.5, 2, 3, 4, 8)  # evaluated lengths, in training lengths
+MODEL = ModelConfig(d_model=64, num_layers=2, num_heads=4)
+BASE = 10_000.0  # of all rotations
+EXAMPLES = 128  # at each length
+TOKENS = 16_384  # of text at each length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A task and how it is trained. `learned`: the score at `length` that ends a training; None: all steps are used.
+
+    `rates`: the learning rates among which the first stage chooses.
+    """
+
+    task: Choice
+    length: int
+    shortest: int
+    steps: int
+    learned: float | None
+    batch: int = 32
+    rates: tuple[float, float] = (1e-3, 3e-3)
+    model: ModelConfig = MODEL
+    factors: tuple[float, ...] = FACTORS
+
+    def training(self, rate: float) -> TrainingConfig:
+        return TrainingConfig(
+            train_length=self.length,
+            min_length=self.shortest,
+            steps=self.steps,
+            batch_size=self.batch,
+            learning_rate=rate,
+            schedule="constant",
+            stop=None if self.learned is None else StopWhenLearned(score=self.learned),
+        )
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(round(factor * self.length) for factor in self.factors))
+
+    @property
+    def evaluation(self) -> EvaluationConfig:
+        """Return the evaluation at these lengths; of text also with the same targets at every length."""
+        shifts = ({"targets": self.length},) if self.task.name == "Text" else ()
+        return EvaluationConfig(lengths=self.lengths, examples=EXAMPLES, tokens=TOKENS, shifts=shifts)
+
+
+def selected(names: str) -> dict[str, Setting]:
+    """Return the tasks with these names, separated by commas; all without any."""
+    chosen = names.split(",") if names else list(SETTINGS)
+    for name in chosen:
+        if name not in SETTINGS:
+            raise ConfigError(f"tasks must be names of tasks of this study, got {unlisted(name, SETTINGS)}")
+    return {name: SETTINGS[name] for name in chosen}
+
+
+def trained_choices(setting: Setting, encodings: Iterable[type]) -> list[Choice]:
+    """Return the encodings with settings for a task. Rotations have one base, and settings that are lengths are the training length
+    in tokens, because defaults for long texts would have no effect here. A table of positions has a row for each evaluated one."""
+    task = setting.task.build()
+    trained, longest = task.tokens(setting.length), task.tokens(max(setting.lengths))
+    own: dict[str, Any] = {"step": trained, "length": trained, "band": trained, "base": BASE}
+    choices = []
+    for encoding in encodings:
+        names = settings_of(encoding)
+        settings = {name: value for name, value in own.items() if name in names}
+        if encoding is Learned:
+            settings["max_length"] = longest
+        choices.append(choose(encoding, **settings))
+    return choices
+
+
+def grid_of(setting: Setting, choices: Iterable[Choice], seeds: Iterable[int], rate: float) -> tuple[Run, ...]:
+    """Return the runs of encodings on a task with one learning rate."""
+    return grid(choices, [setting.task], seeds, model=setting.model, training=setting.training(rate))
+
+
+def two_stages(
+    *,
+    name: str,
+    question: str,
+    expectation: str,
+    command: str,
+    cost: str,
+    settings: Mapping[str, Setting],
+    encodings: Sequence[type],
+    seeds: int,
+    also: Callable[[Sequence[Run]], Sequence[Run]] = lambda runs: (),
+) -> Study:
+    """Return the stage that chooses the learning rates, whose `then` is the comparison.
+
+    `also`: a function of the trained runs that returns more runs of the comparison.
+    """
+    rates = [
+        run
+        for setting in settings.values()
+        for rate in setting.rates
+        for run in grid_of(setting, trained_choices(setting, encodings), [RATE_SEED], rate)
+    ]
+    evaluations = {setting.task.name: setting.evaluation for setting in settings.values()}
+
+    def comparison(store: Store) -> Study:
+        best = best_runs(store, rates)
+        # The runs of the first seed come first, so that an interrupted study has a complete comparison early.
+        runs = [dataclasses.replace(run, seed=seed) for seed in range(seeds) for run in best]
+        return Study(
+            name=name,
+            question=question,
+            expectation=expectation,
+            cost=cost,
+            command=command,
+            runs=(*runs, *also(runs)),
+            evaluation=evaluations,
+        )
+
+    return Study(
+        name=f"{name}, learning rates",
+        question="Which of two learning rates is better for each encoding on each task?",
+        expectation="The larger one, on most tasks and for most encodings, because the trainings are short.",
+        cost=cost,
+        command=command,
+        runs=tuple(rates),
+        evaluation={
+            setting.task.name: EvaluationConfig(lengths=(setting.length,), examples=EXAMPLES, tokens=TOKENS)
+            for setting in settings.values()
+        },
+        then=comparison,
+    )
